@@ -1,0 +1,37 @@
+# Every target makes its own virtual environment on first use; nothing else needs setting up.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test test-slow lint format bench clean
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: $(READY)  ## cluster scikit-learn's digits and write a report to open
+	$(BIN)/python -m diva.demo
+
+test: $(READY)  ## everything that fits in a few minutes
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-slow: $(READY)  ## the recovery, memory and scale checks that take minutes
+	$(BIN)/python -m pytest -m slow
+
+lint: $(READY)  ## style, types, import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)  ## every figure of docs/benchmarks.md
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

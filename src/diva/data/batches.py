@@ -1,0 +1,128 @@
+"""Fixed, numbered batches of rows: what a memo can revisit, lap after lap."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+MIN_BATCH_ROWS = 10_000
+MAX_BATCHES = 20
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a source, and their weights if it has any.
+
+    Attributes
+    ----------
+    values : array of shape (m, D), float32 or float64
+    weights : array of shape (m,) or None
+    """
+
+    values: NDArray[Any]
+    weights: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def pieces(self, n_rows: int) -> Iterator[Rows]:
+        """Cut into runs of at most ``n_rows``."""
+        for i in range(0, len(self), n_rows):
+            part = slice(i, i + n_rows)
+            yield Rows(self.values[part], None if self.weights is None else self.weights[part])
+
+
+class ArrayBatches:
+    """Consecutive slices of one array, in memory or mapped from a file.
+
+    Parameters
+    ----------
+    values : array of shape (n, D)
+    weights : array of shape (n,), optional
+    batch_size : int, optional
+        Rows in a batch. By default at most ``MAX_BATCHES`` batches are made, so that a memo does not grow with n.
+    """
+
+    def __init__(self, values: NDArray[Any], weights: NDArray[Any] | None = None, batch_size: int | None = None) -> None:
+        self._rows = Rows(values, weights)
+        self._batch_size = batch_size or max(MIN_BATCH_ROWS, -(-len(values) // MAX_BATCHES))
+
+    def __iter__(self) -> Iterator[Rows]:
+        for rows in self._rows.pieces(self._batch_size):
+            yield rows
+            _release_pages(self._rows.values)
+
+
+def _release_pages(values: NDArray[Any]) -> None:
+    """Let the system take back what was read of a mapped file; else the whole file ends up in resident memory."""
+    base: Any = values
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap) and base.mode == "c":
+            return  # private pages hold the only copy of what was written to them
+        base = base.base
+    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+        base.madvise(mmap.MADV_DONTNEED)
+
+
+class StreamBatches:
+    """Batches as some other object yields them: a list of arrays, a DataLoader that does not shuffle, a Parquet reader.
+
+    Parameters
+    ----------
+    source : re-iterable of array-like of shape (m, D)
+        Every iteration must yield the same batches in the same order.
+    """
+
+    def __init__(self, source: Iterable[Any]) -> None:
+        if iter(source) is source:
+            raise TypeError(
+                f"Expected batches that can be iterated again and again, got a one-shot {type(source).__name__}. "
+                "Pass a list of arrays, or an object whose __iter__ starts anew each time."
+            )
+        self._source = source
+
+    def __iter__(self) -> Iterator[Rows]:
+        n_features: int | None = None
+        for number, item in enumerate(self._source):
+            values = _as_rows(item, f"batch {number}")
+            if n_features is not None and values.shape[1] != n_features:
+                raise ValueError(
+                    f"Every batch must have the same number of features: batch {number} has {values.shape[1]}, "
+                    f"those before it have {n_features}."
+                )
+            n_features = values.shape[1]
+            if len(values):
+                yield Rows(values)
+
+
+def _as_rows(item: Any, name: str) -> NDArray[Any]:
+    if isinstance(item, list | tuple) and len(item) == 1:  # a DataLoader over a TensorDataset yields [x]
+        item = item[0]
+    if isinstance(item, torch.Tensor):
+        item = item.detach().cpu().numpy()
+    try:
+        values = np.asarray(item)
+        if values.dtype not in (np.float32, np.float64):
+            values = values.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Expected {name} to be a numeric array of shape (n_samples, n_features): {error}") from error
+    if values.ndim != 2:
+        raise ValueError(
+            f"Expected {name} to have shape (n_samples, n_features), got {values.shape}. "
+            "A single feature is a column: reshape with x.reshape(-1, 1)."
+        )
+    return values
+
+
+def is_batch_source(data: Any) -> bool:
+    """Whether ``data`` is a collection of batches rather than one table of rows."""
+    if isinstance(data, list | tuple):
+        return len(data) > 0 and getattr(data[0], "ndim", None) == 2
+    is_table = hasattr(data, "__array__") or hasattr(data, "shape") or hasattr(data, "__dataframe__")
+    return isinstance(data, Iterable) and not is_table and not isinstance(data, str | bytes | dict)

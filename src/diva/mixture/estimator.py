@@ -1,0 +1,552 @@
+"""DPMixture: the scikit-learn face of the mixture, useful without any network."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from numbers import Integral, Real
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from diva.archive import Archive, write_archive
+from diva.data import ArrayBatches, Rows, StreamBatches, is_batch_source
+from diva.exceptions import ComponentLimitWarning, InterruptedFitWarning
+from diva.grouping import Hierarchy, group, neighbour_walk
+from diva.mixture.frame import FramedBatches, FramedBlock, measure
+from diva.mixture.gaussian import make_family
+from diva.mixture.laps import LapRecord, MixtureFit, fit_mixture
+from diva.mixture.moves import Birth, Delete, Merge, Move, MoveRecord, Shuffle
+from diva.mixture.saving import mixture_from_archive, mixture_to_archive
+from diva.mixture.state import MixtureState
+from diva.mixture.sticks import expected_weights, stick_posterior
+
+Level = Literal["cluster", "component"] | int
+
+
+class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Dirichlet process mixture of Gaussians that finds the number of components by itself.
+
+    Memoized online variational Bayes with births, merges and deletions, each accepted only if the evidence lower bound on all
+    data rises. Works on arrays, memory-mapped files and any re-iterable of batches; memory does not grow with the data.
+
+    Parameters
+    ----------
+    concentration : float, default=5.0
+        Of the Dirichlet process; more of it expects more components.
+    covariance_type : {"full", "diag"}, default="full"
+        Shape of a component.
+    covariance_scale : float, default=0.1
+        Expected variance of a component, as a share of the variance of the first data.
+    mean_precision : float, default=1e-4
+        How many samples the prior mean, that of the first data, is worth.
+    degrees_of_freedom : float, optional
+        Of the precision; the number of features plus 2 by default.
+    max_components : int, default=200
+        A guard, not a guess: a fit that reaches it warns.
+    max_laps : int, default=100
+        Passes over the data at most.
+    tol : float, default=1e-4
+        The fit has converged when no move is left to try and a lap raises the bound by less than this per sample.
+    births, merges, deletes, shuffles : bool, default=True
+        Which moves to use; turned off for ablations.
+    grouping : {None, "walk"}, default=None
+        "walk" groups components that samples wander between into clusters: what a Gaussian mixture cuts into pieces, a curved
+        class for instance, becomes one cluster again. None makes every component a cluster.
+    resolution : "auto" or float, default="auto"
+        Of the grouping; "auto" chooses it by stability, larger values give more clusters.
+    batch_size : int, optional
+        Rows of one batch of the memo; chosen from the data by default.
+    warm_start : bool, default=False
+        Whether ``fit`` starts from the components of the fit before.
+    device : str, default="cpu"
+        Where to compute, as torch names it, or "auto".
+    random_state : int, RandomState or None, default=None
+        Same seed, data, machine and number of threads: same numbers, bit for bit.
+    verbose : bool, default=False
+        Print a line for every lap.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each sample of the last fit; without grouping, its component.
+    component_labels_ : ndarray of shape (n_samples,)
+        Component of each sample, a position in ``means_``.
+    n_components_, n_clusters_ : int
+    weights_ : ndarray of shape (n_components,)
+    means_ : ndarray of shape (n_components, n_features)
+    covariances_ : ndarray of shape (n_components, n_features) or (n_components, n_features, n_features)
+    component_ids_ : ndarray of shape (n_components,)
+        Permanent names: positions may change as data arrive, these do not.
+    elbo_ : float
+        Evidence lower bound on all data seen.
+    hierarchy_ : Hierarchy
+        Tree of components; ``predict(X, level=k)`` cuts it into k clusters. Only with grouping.
+    lineage_ : list of MoveRecord
+        Every accepted birth, merge and deletion.
+    history_ : list of LapRecord
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str, if the data had column names
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from diva import DPMixture
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.concatenate([rng.normal(c, 0.1, size=(200, 2)) for c in (-1, 0, 1)])
+    >>> model = DPMixture(random_state=0).fit(X)
+    >>> model.n_components_
+    3
+    >>> model.predict([[1.0, 1.0]]) == model.predict([[0.9, 1.1]])
+    array([ True])
+    """
+
+    _state: MixtureState
+    _frame: Frame
+    hierarchy_: Hierarchy | None
+
+    def __init__(
+        self,
+        concentration: float = 5.0,
+        *,
+        covariance_type: str = "full",
+        covariance_scale: float = 0.1,
+        mean_precision: float = 1e-4,
+        degrees_of_freedom: float | None = None,
+        max_components: int = 200,
+        max_laps: int = 100,
+        tol: float = 1e-4,
+        births: bool = True,
+        merges: bool = True,
+        deletes: bool = True,
+        shuffles: bool = True,
+        grouping: str | None = None,
+        resolution: float | Literal["auto"] = "auto",
+        batch_size: int | None = None,
+        warm_start: bool = False,
+        device: str = "cpu",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.concentration = concentration
+        self.covariance_type = covariance_type
+        self.covariance_scale = covariance_scale
+        self.mean_precision = mean_precision
+        self.degrees_of_freedom = degrees_of_freedom
+        self.max_components = max_components
+        self.max_laps = max_laps
+        self.tol = tol
+        self.births = births
+        self.merges = merges
+        self.deletes = deletes
+        self.shuffles = shuffles
+        self.grouping = grouping
+        self.resolution = resolution
+        self.batch_size = batch_size
+        self.warm_start = warm_start
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- fitting
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the mixture to data, forgetting any fit before.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), memmap, or re-iterable of such batches
+            Batches must come in the same order each time they are iterated.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+            Only with an array.
+        """
+        self._check_params()
+        source = self._source(X, sample_weight, reset=True)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        if self.warm_start and hasattr(self, "_state"):
+            return self._run(source, self._state.forgetting_data(), rng, (), ())
+        self._frame = measure(source)
+        n_features = len(self._frame.origin)
+        zeros = torch.zeros(n_features, dtype=torch.float64, device=self._device())
+        family = make_family(
+            self.covariance_type,
+            m0=zeros,
+            variance=zeros + self.covariance_scale,
+            kappa0=self.mean_precision,
+            nu0=self._check_degrees_of_freedom(n_features),
+        )
+        return self._run(source, MixtureState.start(family, self.concentration), rng, (), ())
+
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Go on with new data; the first call is a fit.
+
+        Data of earlier calls count in full, through their statistics, and are not needed again. Components keep their ids; new
+        ones are born where the mixture describes the new data badly. The prior stays that of the first data. ``labels_`` are
+        those of ``X``.
+        """
+        if not hasattr(self, "_state"):
+            return self.fit(X, y, sample_weight)
+        self._check_params()
+        source = self._source(X, sample_weight, reset=False)
+        measure(source)  # for its checks: the prior and its frame stay
+        rng = np.random.default_rng([check_random_state(self.random_state).randint(2**31), len(self.history_)])
+        return self._run(source, self._state, rng, self.history_, self.lineage_)
+
+    def _run(
+        self,
+        source: Iterable[Rows],
+        init: MixtureState,
+        rng: np.random.Generator,
+        history: Sequence[LapRecord],
+        lineage: Sequence[MoveRecord],
+    ) -> Self:
+        batches = FramedBatches(source, self._frame, self._device())
+        fit = fit_mixture(
+            batches,
+            init,
+            rng,
+            moves=self._moves(),
+            max_laps=self.max_laps,
+            tol=self.tol,
+            on_lap=_print_lap if self.verbose else None,
+            first_lap=len(history),
+        )
+        self._warn(fit)
+        self._state = fit.state.with_memo_as_past()
+        self.history_ = [*history, *(self._in_data_units(r) for r in fit.history)]
+        self.lineage_ = [*lineage, *fit.lineage]
+        self._look_once_more(batches, rng)
+        return self
+
+    def _look_once_more(self, batches: FramedBatches, rng: np.random.Generator) -> None:
+        """Label the data with the final mixture; group its components if asked to."""
+        labels, points, resps = [], [], []
+        n_rows = sum(len(block.rows) for block in batches) if self.grouping else 0
+        chance = WALK_SAMPLES / max(n_rows, 1)
+        for block in batches:
+            for z, resp in self._responsibilities(block):
+                labels.append(resp.argmax(1).cpu().numpy())
+                if self.grouping:
+                    drawn = torch.from_numpy(rng.random(len(z)) < chance).to(z.device)
+                    points.append(z[drawn].cpu().numpy())
+                    resps.append(resp[drawn].cpu().numpy())
+        self.component_labels_ = np.concatenate(labels)
+        self.hierarchy_ = None
+        if self.grouping:
+            walk = neighbour_walk(np.concatenate(points), np.concatenate(resps))
+            self.hierarchy_ = group(walk, self.resolution, rng)
+        self._publish()
+
+    def _publish(self) -> None:
+        """Set the fitted attributes that follow from state, frame and hierarchy."""
+        state = self._state
+        family, total = state.family, state.total
+        weights = expected_weights(*stick_posterior(total.counts, state.alpha))[:-1]
+        self.n_components_ = state.n_components
+        self.component_ids_ = np.array(state.ids)
+        self.weights_ = (weights / weights.sum()).cpu().numpy()
+        self.means_ = self._frame.leave(family.means(total)).numpy()
+        unit = self._frame.unit
+        square = unit**2 if self.covariance_type == "diag" else torch.outer(unit, unit)
+        self.covariances_ = (family.covariances(total).cpu() * square).numpy()
+        self.elbo_ = state.elbo - float(total.counts.sum()) * self._frame.log_volume
+        groups = self._groups(None)
+        self.n_clusters_ = int(groups.max()) + 1
+        self.labels_ = groups[self.component_labels_]
+
+    def _in_data_units(self, record: LapRecord) -> LapRecord:
+        """The bound of the data, not of their codes in the frame."""
+        mass = record.elbo / record.elbo_per_sample if record.elbo_per_sample else 0.0
+        volume = self._frame.log_volume
+        return replace(record, elbo=record.elbo - mass * volume, elbo_per_sample=record.elbo_per_sample - volume)
+
+    def _moves(self) -> tuple[Move, ...]:
+        chosen = (
+            (self.births, Birth(max_components=self.max_components)),
+            (self.merges, Merge()),
+            (self.deletes, Delete()),
+            (self.shuffles, Shuffle()),
+        )
+        return tuple(move for wanted, move in chosen if wanted)
+
+    def _warn(self, fit: MixtureFit) -> None:
+        if fit.interrupted:
+            warnings.warn(
+                f"The fit was interrupted after {len(fit.history)} laps and keeps what it had reached. "
+                "To go on, set warm_start=True and fit the same data again.",
+                InterruptedFitWarning,
+                stacklevel=4,
+            )
+        elif not fit.converged:
+            warnings.warn(
+                f"The fit stopped after max_laps={self.max_laps} laps before it had converged. "
+                "Raise max_laps, or tol if this is good enough.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        if fit.state.n_components >= self.max_components > 1 and self.births:
+            warnings.warn(
+                f"The mixture has reached max_components={self.max_components} and may want more. Raise it, lower the "
+                "concentration, or check the data for duplicates and extreme values.",
+                ComponentLimitWarning,
+                stacklevel=4,
+            )
+
+    # --- using
+
+    def predict(self, X: Any, level: Level | None = None) -> NDArray[np.int64]:
+        """Most probable cluster of each sample.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+        level : {"cluster", "component"} or int, optional
+            "component" for the fine level, a number to cut the hierarchy into so many clusters. Clusters by default.
+        """
+        groups = self._checked_groups(level)
+        labels = [groups[resp.argmax(1).cpu().numpy()] for _, resp in self._assign(X)]
+        return np.concatenate(labels)
+
+    def predict_proba(self, X: Any, level: Level | None = None) -> NDArray[np.float64]:
+        """Probability of each cluster for each sample, (n_samples, n_clusters)."""
+        groups = self._checked_groups(level)
+        members = torch.nn.functional.one_hot(torch.from_numpy(groups)).double().to(self._device())
+        return np.concatenate([(resp.double() @ members).cpu().numpy() for _, resp in self._assign(X)])
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Log density of each sample, all parameters integrated out.
+
+        A mixture of Student t distributions; what weight the sticks leave goes to the prior's, for kinds not seen yet.
+        """
+        check_is_fitted(self)
+        family, total = self._state.family, self._state.total
+        log_weights = expected_weights(*stick_posterior(total.counts, self._state.alpha)).log()
+        scores = []
+        for block in self._blocks(X):
+            for z, _ in block.chunks(self._state.posterior.chunk_rows()):
+                z = z.double()
+                log_density = torch.cat([family.log_predictive(total, z), family.log_predictive(family.empty(), z)], dim=1)
+                scores.append(torch.logsumexp(log_density + log_weights, dim=1).cpu().numpy())
+        return np.concatenate(scores) - self._frame.log_volume
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the samples."""
+        return float(self.score_samples(X).mean())
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        component: int | None = None,
+        cluster: int | None = None,
+        random_state: Any = None,
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Draw new samples.
+
+        Parameters
+        ----------
+        n_samples : int
+        component, cluster : int, optional
+            Draw only from this one.
+        random_state : int, RandomState or None
+            The estimator's own by default.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        labels : ndarray of shape (n_samples,)
+            Cluster of each draw.
+        """
+        check_is_fitted(self)
+        if not _is_whole(n_samples) or n_samples < 1:
+            raise ValueError(f"n_samples should be a whole number of at least 1, got {n_samples!r}.")
+        rng = check_random_state(self.random_state if random_state is None else random_state)
+        groups = self._groups(None)
+        allowed = np.ones(self.n_components_, dtype=bool)
+        for name, value, of_component in (
+            ("component", component, np.arange(len(groups))),
+            ("cluster", cluster, groups),
+        ):
+            if value is not None:
+                allowed &= of_component == value
+                if not (of_component == value).any():
+                    raise ValueError(f"{name} should be from 0 to {of_component.max()}, got {value!r}.")
+        if not allowed.any():
+            raise ValueError(f"Component {component} is not part of cluster {cluster}: give one or the other.")
+        weights = np.where(allowed, self.weights_, 0.0)
+        drawn = np.repeat(np.arange(len(weights)), rng.multinomial(n_samples, weights / weights.sum()))
+        noise = rng.standard_normal((n_samples, self.n_features_in_))
+        if self.covariance_type == "diag":
+            X = self.means_[drawn] + noise * np.sqrt(self.covariances_[drawn])
+        else:
+            factors = np.linalg.cholesky(self.covariances_)
+            X = self.means_[drawn] + np.einsum("nij,nj->ni", factors[drawn], noise)
+        return X, groups[drawn]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file; ``diva.load`` reads it back."""
+        check_is_fitted(self)
+        document, tensors = mixture_to_archive(self._state, self._frame)
+        document |= {
+            "params": {**self.get_params(), "random_state": _plain_seed(self.random_state)},
+            "feature_names": [str(n) for n in getattr(self, "feature_names_in_", ())],
+            "hierarchy": None if self.hierarchy_ is None else self.hierarchy_.to_dict(),
+            "lineage": [asdict(r) for r in self.lineage_],
+            "history": [asdict(r) for r in self.history_],
+        }
+        tensors["component_labels"] = torch.from_numpy(self.component_labels_)
+        write_archive(path, "DPMixture", document, tensors)
+
+    @classmethod
+    def _from_archive(cls, archive: Archive) -> Self:
+        """Rebuild a model; raises KeyError, TypeError or ValueError if the contents do not fit together."""
+        document = archive.document
+        model = cls(**document["params"])
+        model._check_params()
+        model._state, model._frame = mixture_from_archive(document, archive.tensors, model.covariance_type, model._device())
+        model.n_features_in_ = model._state.family.dim
+        if document["feature_names"]:
+            model.feature_names_in_ = np.array(document["feature_names"], dtype=object)
+        model.lineage_ = [MoveRecord(**_tuples(r)) for r in document["lineage"]]
+        model.history_ = [LapRecord(**r) for r in document["history"]]
+        model.hierarchy_ = None if document["hierarchy"] is None else Hierarchy.from_dict(document["hierarchy"])
+        model.component_labels_ = archive.tensors["component_labels"].numpy()
+        n_components = model._state.n_components
+        labels = model.component_labels_
+        if labels.ndim != 1 or (labels.size and not 0 <= labels.min() <= labels.max() < n_components):
+            raise ValueError("labels name components that do not exist")
+        if model.hierarchy_ is not None and model.hierarchy_.n_components != n_components:
+            raise ValueError("the hierarchy is about another number of components")
+        model._publish()
+        return model
+
+    # --- data and parameters
+
+    def _source(self, X: Any, sample_weight: Any = None, *, reset: bool) -> Iterable[Rows]:
+        """Validated batches of X."""
+        if is_batch_source(X):
+            if sample_weight is not None:
+                raise ValueError("sample_weight needs one array of samples; with a source of batches it is not supported.")
+            source = StreamBatches(X)
+            first = next((rows.values for rows in source), None)
+            if first is None:
+                raise ValueError("Expected at least one batch with at least one sample, got none.")
+            self._check_head(first, reset)
+            return source
+        if isinstance(X, torch.Tensor):
+            X = X.detach().cpu().numpy()
+        if isinstance(X, np.memmap) and X.ndim == 2 and X.dtype in (np.float32, np.float64) and len(X):
+            self._check_head(X, reset)  # the rest is checked batch by batch, without pulling the file into memory
+        else:
+            X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=not reset)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        return ArrayBatches(X, sample_weight, self.batch_size)
+
+    def _check_head(self, X: NDArray[Any], reset: bool) -> None:
+        validate_data(self, np.array(X[:1]), reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
+
+    def _blocks(self, X: Any) -> Iterator[FramedBlock]:
+        check_is_fitted(self)
+        yield from FramedBatches(self._source(X, reset=False), self._frame, self._device())
+
+    def _responsibilities(self, block: FramedBlock) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        posterior = self._state.posterior
+        for z, _ in block.chunks(posterior.chunk_rows()):
+            yield z, posterior.responsibilities(z)
+
+    def _assign(self, X: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for block in self._blocks(X):
+            yield from self._responsibilities(block)
+
+    def _checked_groups(self, level: Level | None) -> NDArray[np.int64]:
+        check_is_fitted(self)
+        return self._groups(level)
+
+    def _groups(self, level: Level | None) -> NDArray[np.int64]:
+        """Cluster of each component at a level."""
+        n = self._state.n_components
+        if level == "component" or (level in (None, "cluster") and self.hierarchy_ is None):
+            return np.arange(n)
+        if level in (None, "cluster") and self.hierarchy_ is not None:
+            return self.hierarchy_.labels
+        if level is None or not _is_whole(level):
+            raise ValueError(f'level should be "cluster", "component" or a number of clusters, got {level!r}.')
+        if self.hierarchy_ is None:
+            raise ValueError(f'level={level} needs a hierarchy of components: fit with grouping="walk".')
+        if not 1 <= int(level) <= n:
+            raise ValueError(f"level should be from 1 to {n}, the number of components, got {level}.")
+        return self.hierarchy_.cut(int(level))
+
+    def _device(self) -> torch.device:
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device(self.device)
+
+    def _check_degrees_of_freedom(self, n_features: int) -> float | None:
+        least = 2.0 if self.covariance_type == "diag" else n_features + 1.0
+        if self.degrees_of_freedom is not None and self.degrees_of_freedom <= least:
+            raise ValueError(
+                f"degrees_of_freedom should be more than {least:g} for {self.covariance_type} covariance and {n_features} "
+                f"features, got {self.degrees_of_freedom!r}. Leave it at None for the number of features plus 2."
+            )
+        return self.degrees_of_freedom
+
+    def _check_params(self) -> None:
+        for name in ("concentration", "covariance_scale", "mean_precision", "tol"):
+            value = getattr(self, name)
+            if not _is_number(value) or value < 0 or (value == 0 and name != "tol"):
+                raise ValueError(f"{name} should be a positive number, got {value!r}.")
+        for name in ("max_components", "max_laps", "batch_size"):
+            value = getattr(self, name)
+            if not (_is_whole(value) and value >= 1) and not (name == "batch_size" and value is None):
+                raise ValueError(f"{name} should be a whole number of at least 1, got {value!r}.")
+        for name, allowed in (("covariance_type", ("full", "diag")), ("grouping", (None, "walk"))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} should be one of {allowed}, got {getattr(self, name)!r}.")
+        if self.degrees_of_freedom is not None and not _is_number(self.degrees_of_freedom):
+            raise ValueError(f"degrees_of_freedom should be a number or None, got {self.degrees_of_freedom!r}.")
+        if self.resolution != "auto" and not (_is_number(self.resolution) and self.resolution > 0):
+            raise ValueError(f'resolution should be "auto" or a positive number, got {self.resolution!r}.')
+        try:
+            torch.empty(1, dtype=torch.float64, device=self._device())
+        except (RuntimeError, TypeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise ValueError(f'device={self.device!r} cannot be used here ({reason}). Try "cpu" or "auto".') from error
+
+
+WALK_SAMPLES = 10_000
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value))
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _plain_seed(random_state: Any) -> int | None:
+    return int(random_state) if isinstance(random_state, Integral) else None
+
+
+def _tuples(record: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
+
+
+def _print_lap(record: LapRecord, moves: Sequence[MoveRecord]) -> None:
+    done = ", ".join(
+        f"{sum(m.move == name for m in moves)} {name}s"
+        for name in ("birth", "merge", "delete")
+        if any(m.move == name for m in moves)
+    )
+    print(f"lap {record.lap:3d}  K {record.n_components:3d}  bound per sample {record.elbo_per_sample:.5f}  {done}")

@@ -1,0 +1,261 @@
+r"""Gaussian components with their conjugate priors, diagonal and full, behind one small interface.
+
+Both families see a code only through its *features*: the code and its squares (diagonal) or products of pairs (full).
+The expected log-likelihood of every component is linear in them, and so are the statistics; the local step is therefore one
+product of features with coefficients and the summary one product of responsibilities with features, whatever the family.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from diva.mixture.stats import SuffStats
+
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+class Linear(NamedTuple):
+    """A function of codes that is linear in their features: ``features @ coef + offset``."""
+
+    coef: Tensor  # (F, K)
+    offset: Tensor  # (K,)
+
+
+@dataclass(frozen=True)
+class GaussianFamily(ABC):
+    """A conjugate prior over the mean and precision of a component.
+
+    Parameters
+    ----------
+    m0 : Tensor of shape (D,)
+        Prior mean.
+    kappa0 : float
+        How many samples the prior mean is worth.
+    nu0 : float
+        Degrees of freedom of the precision.
+    """
+
+    m0: Tensor
+    kappa0: float
+    nu0: float
+
+    @property
+    def dim(self) -> int:
+        """D, the length of a code."""
+        return len(self.m0)
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """F, the length of a code's features."""
+
+    @abstractmethod
+    def features(self, z: Tensor) -> Tensor:
+        """Features of codes, (n, D) -> (n, F)."""
+
+    @abstractmethod
+    def stats(self, counts: Tensor, products: Tensor, entropy: Tensor) -> SuffStats:
+        """Statistics from ``products = resp.T @ features(z)`` of shape (K, F)."""
+
+    @abstractmethod
+    def log_normalizer(self, stats: SuffStats) -> Tensor:
+        r""":math:`\Lambda(S_k)`, the log normalizer of each component's posterior, (K,).
+
+        The factor :math:`(2\pi)^{D/2}` that prior and posterior share is left out: only differences are used.
+        """
+
+    @abstractmethod
+    def expected_log_likelihood(self, stats: SuffStats) -> Linear:
+        r""":math:`E_q[\log N(z | \mu_k, \Lambda_k)]` as a linear function of the features of z."""
+
+    @abstractmethod
+    def log_predictive(self, stats: SuffStats, z: Tensor) -> Tensor:
+        """Log density of new codes under each component, its parameters integrated out (Student t), (n, K)."""
+
+    @abstractmethod
+    def covariances(self, stats: SuffStats) -> Tensor:
+        """Inverse of each component's expected precision, (K, D) or (K, D, D)."""
+
+    @abstractmethod
+    def amplification(self, stats: SuffStats) -> float:
+        """Largest factor by which rounding of features is amplified in a log-likelihood."""
+
+    def empty(self, n_components: int = 1) -> SuffStats:
+        """Statistics of ``n_components`` components that have seen nothing."""
+        zeros = self.m0.new_zeros(n_components)
+        return self.stats(zeros, self.m0.new_zeros(n_components, self.n_features), zeros)
+
+    def means(self, stats: SuffStats) -> Tensor:
+        """Posterior means, (K, D)."""
+        return (self.kappa0 * self.m0 + stats.sum_z) / (self.kappa0 + stats.counts).unsqueeze(-1)
+
+
+@dataclass(frozen=True)
+class NormalGamma(GaussianFamily):
+    r"""Diagonal covariance, per dimension
+    :math:`\lambda \sim Gamma(\nu/2, \beta/2), \mu|\lambda \sim N(m, 1/(\kappa\lambda))`.
+    """  # noqa: D205
+
+    beta0: Tensor  # (D,)
+
+    @property
+    def n_features(self) -> int:  # noqa: D102
+        return 2 * self.dim
+
+    def features(self, z: Tensor) -> Tensor:  # noqa: D102
+        return torch.cat([z, z * z], dim=1)
+
+    def stats(self, counts: Tensor, products: Tensor, entropy: Tensor) -> SuffStats:  # noqa: D102
+        return SuffStats(counts, products[:, : self.dim], products[:, self.dim :], entropy)
+
+    def _update(self, stats: SuffStats) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        kappa = (self.kappa0 + stats.counts).unsqueeze(-1)  # (K, 1)
+        nu = (self.nu0 + stats.counts).unsqueeze(-1)  # (K, 1)
+        m = (self.kappa0 * self.m0 + stats.sum_z) / kappa  # (K, D)
+        beta = self.beta0 + stats.sum_zz + self.kappa0 * self.m0**2 - kappa * m**2
+        # beta - beta0 is a scatter, so it is never negative: what falls below is rounding
+        return m, kappa, nu, torch.maximum(beta, self.beta0)
+
+    def log_normalizer(self, stats: SuffStats) -> Tensor:  # noqa: D102
+        _, kappa, nu, beta = self._update(stats)
+        per_dim = torch.lgamma(nu / 2) - nu / 2 * torch.log(beta / 2) - torch.log(kappa) / 2
+        return per_dim.sum(-1)
+
+    def expected_log_likelihood(self, stats: SuffStats) -> Linear:  # noqa: D102
+        m, kappa, nu, beta = self._update(stats)
+        e_lambda = nu / beta
+        e_log_lambda = torch.digamma(nu / 2) - torch.log(beta / 2)
+        offset = 0.5 * (e_log_lambda - LOG_2PI - 1 / kappa - e_lambda * m**2).sum(-1)
+        return Linear(torch.cat([e_lambda * m, -0.5 * e_lambda], dim=1).T, offset)
+
+    def log_predictive(self, stats: SuffStats, z: Tensor) -> Tensor:  # noqa: D102
+        m, kappa, nu, beta = self._update(stats)
+        scale2 = beta * (kappa + 1) / (kappa * nu)  # (K, D); a t with nu degrees of freedom in each dimension
+        log_norm = torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - 0.5 * torch.log(math.pi * nu * scale2)
+        columns = [  # one component at a time keeps memory at n x D
+            (log_norm[k] - (nu[k] + 1) / 2 * torch.log1p((z - m[k]) ** 2 / (nu[k] * scale2[k]))).sum(-1) for k in range(len(m))
+        ]
+        return torch.stack(columns, dim=1)
+
+    def covariances(self, stats: SuffStats) -> Tensor:  # noqa: D102
+        _, _, nu, beta = self._update(stats)
+        return beta / nu
+
+    def amplification(self, stats: SuffStats) -> float:  # noqa: D102
+        m, _, nu, beta = self._update(stats)
+        return float(((m**2 + 1.0) * nu / beta).max())
+
+
+@dataclass(frozen=True)
+class NormalWishart(GaussianFamily):
+    r"""Full covariance: :math:`\Lambda \sim Wishart(\Psi^{-1}, \nu), \mu|\Lambda \sim N(m, (\kappa\Lambda)^{-1})`."""
+
+    psi0: Tensor  # (D, D)
+
+    @property
+    def n_features(self) -> int:  # noqa: D102
+        return self.dim + self.dim * (self.dim + 1) // 2
+
+    def _triangle(self) -> tuple[Tensor, Tensor]:
+        i, j = torch.triu_indices(self.dim, self.dim, device=self.m0.device)
+        return i, j
+
+    def features(self, z: Tensor) -> Tensor:  # noqa: D102
+        # rows of the upper triangle side by side: D slices cost far less than one gather of D(D+1)/2 columns
+        return torch.cat([z, *(z[:, i : i + 1] * z[:, i:] for i in range(self.dim))], dim=1)
+
+    def stats(self, counts: Tensor, products: Tensor, entropy: Tensor) -> SuffStats:  # noqa: D102
+        i, j = self._triangle()
+        sum_zz = products.new_empty(len(counts), self.dim, self.dim)
+        sum_zz[:, i, j] = products[:, self.dim :]
+        sum_zz[:, j, i] = products[:, self.dim :]
+        return SuffStats(counts, products[:, : self.dim], sum_zz, entropy)
+
+    def _update(self, stats: SuffStats) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return m (K, D), kappa (K,), nu (K,) and the lower Cholesky factor of psi (K, D, D)."""
+        kappa = self.kappa0 + stats.counts
+        m = (self.kappa0 * self.m0 + stats.sum_z) / kappa.unsqueeze(-1)
+        psi = self.psi0 + stats.sum_zz + self.kappa0 * torch.outer(self.m0, self.m0)
+        psi = psi - kappa[:, None, None] * m.unsqueeze(-1) * m.unsqueeze(-2)
+        chol, info = torch.linalg.cholesky_ex(psi)
+        if bool(info.any()):
+            chol = torch.linalg.cholesky(self._lifted(psi))
+        return m, kappa, self.nu0 + stats.counts, chol
+
+    def _lifted(self, psi: Tensor) -> Tensor:
+        """Undo rounding that made psi smaller than psi0, which exact arithmetic cannot."""
+        chol0 = torch.linalg.cholesky(self.psi0)
+        half = torch.linalg.solve_triangular(chol0, psi, upper=False)
+        white = torch.linalg.solve_triangular(chol0, half.mT, upper=False)
+        values, vectors = torch.linalg.eigh((white + white.mT) / 2)
+        root: Tensor = chol0 @ (vectors * values.clamp_min(1.0).sqrt().unsqueeze(-2))
+        return root @ root.mT
+
+    def log_normalizer(self, stats: SuffStats) -> Tensor:  # noqa: D102
+        _, kappa, nu, chol = self._update(stats)
+        log_det_half = _log_det(chol) - self.dim * math.log(2.0)  # log |psi / 2|
+        log_gamma: Tensor = torch.special.multigammaln(nu / 2, self.dim)
+        return log_gamma - nu / 2 * log_det_half - self.dim / 2 * torch.log(kappa)
+
+    def expected_log_likelihood(self, stats: SuffStats) -> Linear:  # noqa: D102
+        m, kappa, nu, chol = self._update(stats)
+        e_lambda = nu[:, None, None] * torch.cholesky_inverse(chol)
+        steps = torch.arange(self.dim, device=nu.device, dtype=nu.dtype)
+        e_log_det = torch.digamma((nu[:, None] - steps) / 2).sum(-1) + self.dim * math.log(2.0) - _log_det(chol)
+        linear = (e_lambda @ m.unsqueeze(-1)).squeeze(-1)  # (K, D)
+        offset = 0.5 * (e_log_det - self.dim * LOG_2PI - self.dim / kappa - (linear * m).sum(-1))
+        i, j = self._triangle()
+        quadratic = e_lambda[:, i, j] * torch.where(i == j, -0.5, -1.0).to(nu)  # off-diagonal products stand for two
+        return Linear(torch.cat([linear, quadratic], dim=1).T, offset)
+
+    def log_predictive(self, stats: SuffStats, z: Tensor) -> Tensor:  # noqa: D102
+        m, kappa, nu, chol = self._update(stats)
+        dof = nu - self.dim + 1
+        scale2 = (kappa + 1) / (kappa * dof)  # shape matrix is psi * scale2
+        log_norm = torch.lgamma((dof + self.dim) / 2) - torch.lgamma(dof / 2) - 0.5 * _log_det(chol)
+        log_norm = log_norm - self.dim / 2 * torch.log(math.pi * dof * scale2)
+        columns = []
+        for k in range(len(m)):
+            white = torch.linalg.solve_triangular(chol[k], (z - m[k]).T, upper=False)
+            distance2 = (white**2).sum(0) / scale2[k]
+            columns.append(log_norm[k] - (dof[k] + self.dim) / 2 * torch.log1p(distance2 / dof[k]))
+        return torch.stack(columns, dim=1)
+
+    def covariances(self, stats: SuffStats) -> Tensor:  # noqa: D102
+        _, _, nu, chol = self._update(stats)
+        return chol @ chol.mT / nu[:, None, None]
+
+    def amplification(self, stats: SuffStats) -> float:  # noqa: D102
+        m, _, nu, chol = self._update(stats)
+        e_lambda = nu[:, None] * torch.cholesky_inverse(chol).diagonal(dim1=-2, dim2=-1)
+        return float(((m**2 + 1.0) * e_lambda).max())
+
+
+def _log_det(chol: Tensor) -> Tensor:
+    return 2.0 * chol.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+
+def make_family(
+    covariance_type: str, m0: Tensor, variance: Tensor, kappa0: float = 1e-4, nu0: float | None = None
+) -> GaussianFamily:
+    """Prior with a given expected variance of a component.
+
+    Parameters
+    ----------
+    covariance_type : {"diag", "full"}
+    m0, variance : Tensor of shape (D,)
+        Prior mean and expected variance, in every dimension, of a component.
+    kappa0, nu0 : float
+        Strength of the mean and degrees of freedom; ``nu0`` defaults to D + 2.
+    """
+    dim = len(m0)
+    nu = dim + 2.0 if nu0 is None else float(nu0)
+    if covariance_type == "diag":  # E[1 / lambda] = beta / (nu - 2)
+        return NormalGamma(m0, kappa0, nu, variance * (nu - 2.0))
+    return NormalWishart(m0, kappa0, nu, torch.diag(variance) * (nu - dim - 1.0))  # E[Sigma] = psi / (nu - D - 1)

@@ -1,0 +1,163 @@
+"""Laps of memoized variational Bayes: revisit every batch, then try every move."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from diva.exceptions import BoundFellError, DataChangedError
+from diva.mixture.local import Block, visit
+from diva.mixture.moves import Agenda, Birth, Delete, Merge, Move, MoveRecord, Shuffle
+from diva.mixture.moves.base import Study, try_candidates
+from diva.mixture.state import MixtureState
+
+DEFAULT_MOVES: tuple[Move, ...] = (Birth(), Merge(), Delete(), Shuffle())
+
+
+@dataclass(frozen=True)
+class LapRecord:
+    """What one lap did, as a plain row."""
+
+    lap: int
+    elbo: float
+    elbo_per_sample: float
+    n_components: int
+    births: int
+    merges: int
+    deletes: int
+    proposals: int
+
+
+@dataclass(frozen=True)
+class MixtureFit:
+    """Outcome of :func:`fit_mixture`."""
+
+    state: MixtureState
+    history: tuple[LapRecord, ...]
+    lineage: tuple[MoveRecord, ...]
+    converged: bool
+    interrupted: bool
+
+
+def assign_lap(state: MixtureState, batches: Iterable[Block], studies: Sequence[Study]) -> MixtureState:
+    """First lap over batches that the memo does not hold yet: all are assigned by the posterior as it stands."""
+    posterior, past = state.posterior, state.past
+    state = replace(state, memo=(), total=past)
+    for batch, block in enumerate(batches):
+        state = state.revisit(batch, visit(posterior, block, studies))
+        for study in studies:
+            study.end_batch()
+    return state
+
+
+def revisit_lap(state: MixtureState, batches: Iterable[Block], studies: Sequence[Study]) -> MixtureState:
+    """Visit every batch once, with a global step after each."""
+    n_seen = 0
+    for batch, block in enumerate(batches):
+        if batch >= len(state.memo):
+            raise DataChangedError(f"The source had {len(state.memo)} batches in the lap before and has more now.")
+        state = state.revisit(batch, visit(state.posterior, block, studies))
+        n_seen += 1
+        for study in studies:
+            study.end_batch()
+    if n_seen < len(state.memo):
+        raise DataChangedError(
+            f"The source had {len(state.memo)} batches in the lap before and has {n_seen} now. "
+            "Pass something that can be iterated again and again, such as a list of arrays."
+        )
+    return state.refreshed()
+
+
+def try_moves(state: MixtureState, studies: Sequence[Study], agenda: Agenda) -> tuple[MixtureState, list[MoveRecord]]:
+    """Try what the studies of a lap have learnt."""
+    changed: set[int] = set()
+    records: list[MoveRecord] = []
+    for study in studies:
+        state, tried = try_candidates(state, study.end_lap(), agenda, changed)
+        records += tried
+    return state.refreshed(), records
+
+
+def fit_mixture(
+    batches: Iterable[Block],
+    init: MixtureState,
+    rng: np.random.Generator,
+    moves: Sequence[Move] = DEFAULT_MOVES,
+    max_laps: int = 100,
+    tol: float = 1e-4,
+    on_lap: Callable[[LapRecord, Sequence[MoveRecord]], None] | None = None,
+    first_lap: int = 0,
+) -> MixtureFit:
+    """Fit a mixture to batches that can be iterated again and again, starting from ``init``.
+
+    Parameters
+    ----------
+    batches : re-iterable of Block
+        The same rows in the same order on every lap.
+    init : MixtureState
+        Components to start from; its ``past`` stays part of the total, its memo is built anew.
+    rng : numpy.random.Generator
+        Source of all chance.
+    moves : sequence of Move
+        Tried in this order after every lap; an ablation is a shorter list.
+    max_laps : int
+        Laps at most, the first assignment included.
+    tol : float
+        Converged when no move has anything left to try and a lap raises the bound by less than this, per sample.
+    on_lap : callable, optional
+        Called after each lap with its record and its moves.
+    first_lap : int
+        Number of the first lap, for records that continue earlier ones.
+    """
+    agenda = Agenda()
+    history: list[LapRecord] = []
+    lineage: list[MoveRecord] = []
+    state, converged, interrupted = init, False, False
+    best = -math.inf
+    try:
+        for lap in range(first_lap, first_lap + max_laps):
+            studies = [move.study(state, agenda, rng) for move in moves]
+            if lap == first_lap:
+                # children and pairs of an earlier memo are no use here, so only collection is under way
+                state = assign_lap(state, batches, studies)
+            else:
+                if converged and not any(study.busy for study in studies):
+                    break
+                state = revisit_lap(state, batches, studies)
+                _check_bound(state, best, lap)
+            state, records = try_moves(state, studies, agenda)
+            accepted = [replace(r, lap=lap) for r in records if r.accepted]
+            lineage += [r for r in accepted if r.move != "shuffle"]
+            mass = max(float(state.total.counts.sum()), 1e-300)
+            converged = state.elbo - best <= tol * mass
+            best = state.elbo
+            history.append(_lap_record(lap, state, mass, records))
+            if on_lap is not None:
+                on_lap(history[-1], accepted)
+        else:
+            converged = False
+    except KeyboardInterrupt:
+        interrupted = True
+        state = state.refreshed() if history else init
+    if any(isinstance(move, Shuffle) for move in moves):
+        state = state.in_canonical_order()
+    return MixtureFit(state, tuple(history), tuple(lineage), converged, interrupted)
+
+
+def _lap_record(lap: int, state: MixtureState, mass: float, records: Sequence[MoveRecord]) -> LapRecord:
+    births, merges, deletes = (sum(r.accepted and r.move == move for r in records) for move in ("birth", "merge", "delete"))
+    tried = sum(r.move != "shuffle" for r in records)
+    return LapRecord(lap, state.elbo, state.elbo / mass, state.n_components, births, merges, deletes, tried)
+
+
+def _check_bound(state: MixtureState, before: float, lap: int) -> None:
+    """Coordinate ascent cannot lower the bound; float32 products may, by their rounding."""
+    slack = 1e-5 * (abs(before) + float(state.total.counts.sum()) * state.family.dim)
+    if not math.isfinite(state.elbo) or state.elbo < before - slack:
+        raise BoundFellError(
+            f"The evidence lower bound fell from {before:.6f} to {state.elbo:.6f} in lap {lap}. This should not happen; "
+            "please report it with the data. As a work-around pass float64 data."
+        )

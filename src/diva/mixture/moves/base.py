@@ -1,0 +1,218 @@
+"""What all moves share: study data during a lap, propose a candidate, accept it if the bound rises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from diva.mixture.bound import elbo
+from diva.mixture.local import Observer
+from diva.mixture.state import MixtureState
+from diva.mixture.stats import SuffStats, add_up
+
+Key = tuple[Any, ...]  # the move's name, then the ids it is about
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of some components, as it applies to any part of the memo: regroup, then add.
+
+    Because regrouping and adding are linear, the edited total is the sum of the edited memo.
+
+    Attributes
+    ----------
+    assignment : Tensor of shape (K,)
+        New position of each old component; those that share a position are added up.
+    ids : tuple of int
+        Names of the components after the change.
+    positions : Tensor of shape (J,)
+        New positions that receive a delta.
+    """
+
+    assignment: Tensor
+    ids: tuple[int, ...]
+    positions: Tensor
+
+    def apply(self, stats: SuffStats, delta: SuffStats) -> SuffStats:
+        """Edit the statistics of one part of the data."""
+        return stats.regrouped(self.assignment, len(self.ids)).plus_at(self.positions, delta)
+
+    def sorted_by(self, masses: Tensor) -> Edit:
+        """Put the new components in order of falling mass, where the stick-breaking bound is highest."""
+        order = torch.argsort(masses, descending=True, stable=True).cpu()
+        rank = torch.argsort(order)
+        return Edit(rank[self.assignment], tuple(self.ids[i] for i in order), rank[self.positions])
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A candidate mixture: an edit and, for each batch and for the past, what it adds.
+
+    Attributes
+    ----------
+    move : str
+        Which move proposes it.
+    parents, children : tuple of int
+        Ids it takes apart or joins, and ids that stand in their place.
+    edit : Edit
+    deltas : tuple of SuffStats
+        Addition for each batch of the memo.
+    past_delta : SuffStats
+        Addition for the past.
+    """
+
+    move: str
+    parents: tuple[int, ...]
+    children: tuple[int, ...]
+    edit: Edit
+    deltas: tuple[SuffStats, ...]
+    past_delta: SuffStats
+
+
+@dataclass(frozen=True)
+class MoveRecord:
+    """What became of a proposal; the accepted ones are the lineage."""
+
+    move: str
+    parents: tuple[int, ...]
+    children: tuple[int, ...]
+    gain: float
+    masses: tuple[float, ...]
+    accepted: bool
+    lap: int = 0
+    epoch: int | None = None
+
+
+def try_proposal(state: MixtureState, proposal: Proposal) -> tuple[MixtureState, MoveRecord]:
+    """Accept a proposal if it raises the bound on all data; otherwise return the very same state."""
+    delta = add_up((proposal.past_delta, *proposal.deltas))
+    masses = proposal.edit.apply(state.total, delta).counts
+    edit = proposal.edit.sorted_by(masses)
+    total = edit.apply(state.total, delta)
+    gain = float(elbo(state.family, state.alpha, total)) - state.elbo
+    accepted = gain > 1e-12 * abs(state.elbo) + 1e-9  # more than the rounding of the two bounds
+    child_masses = tuple(float(total.counts[edit.ids.index(c)]) for c in proposal.children)
+    record = MoveRecord(proposal.move, proposal.parents, proposal.children, gain, child_masses, accepted)
+    if not accepted:
+        return state, record
+    candidate = replace(
+        state,
+        past=edit.apply(state.past, proposal.past_delta),
+        memo=tuple(edit.apply(part, d) for part, d in zip(state.memo, proposal.deltas, strict=True)),
+        total=total,
+        ids=edit.ids,
+        next_id=max(state.next_id, *(c + 1 for c in edit.ids)),
+    )
+    return candidate, record
+
+
+@dataclass
+class Agenda:
+    """What the moves remember from lap to lap: samples collected for births, and which proposals rest.
+
+    A proposal that failed rests until the mass it is about has changed by ``restlessness``, so that proposing gets
+    cheaper as the mixture settles.
+    """
+
+    restlessness: float = 0.05
+    targets: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    _resting: dict[Key, float] = field(default_factory=dict)
+
+    def rests(self, key: Key, mass: float) -> bool:
+        """Whether this proposal failed when the mass was about the same."""
+        mass_then = self._resting.get(key)
+        return mass_then is not None and abs(mass - mass_then) <= self.restlessness * mass_then
+
+    def failed(self, key: Key, mass: float) -> None:
+        """Let a proposal rest at its present mass."""
+        self._resting[key] = mass
+
+
+class Candidate(Protocol):
+    """Something a study has learnt enough about to propose."""
+
+    key: Key
+    """Under which the agenda lets it rest."""
+    touches: frozenset[int]
+    """Ids of the components whose responsibilities it would change: it is stale once another move changed one of them."""
+
+    def proposal(self, state: MixtureState) -> Proposal | None:
+        """Build the proposal on the state as it is now; None if there is no room for it."""
+        ...
+
+    def accepted(self, record: MoveRecord) -> None:
+        """Take note that the proposal was accepted."""
+        ...
+
+
+class Study(Observer, Protocol):
+    """One move's work during one lap: it watches every batch, then proposes."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything to learn from another lap."""
+        ...
+
+    def end_batch(self) -> None:
+        """Note that the chunks observed since the last call were one batch."""
+        ...
+
+    def end_lap(self) -> Sequence[Candidate]:
+        """Return the candidates, the most promising first."""
+        ...
+
+
+class Move(Protocol):
+    """A way of changing the number or order of components; its options are its fields."""
+
+    def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> Study:
+        """Plan what to learn during the next lap."""
+        ...
+
+
+def try_candidates(
+    state: MixtureState, candidates: Sequence[Candidate], agenda: Agenda, changed: set[int]
+) -> tuple[MixtureState, list[MoveRecord]]:
+    """Try candidates one after the other, each on the outcome of those before it.
+
+    ``changed`` holds the ids whose responsibilities are no longer those the candidates observed; it grows.
+    """
+    records = []
+    for candidate in candidates:
+        if candidate.touches & changed:
+            continue
+        proposal = candidate.proposal(state)
+        if proposal is None:
+            continue
+        state, record = try_proposal(state, proposal)
+        records.append(record)
+        if record.accepted:
+            changed |= candidate.touches | set(record.children)
+            candidate.accepted(record)
+        else:
+            agenda.failed(candidate.key, state.mass_of(candidate.key[1:]))
+    return state, records
+
+
+def x_log_x(x: Tensor) -> Tensor:
+    """X log x, 0 at 0."""
+    return torch.xlogy(x, x)
+
+
+def joint_entropy_floor(past: SuffStats, a: int, b: int) -> float:
+    r"""Lower bound on what joining a and b adds to the entropy of data that are gone.
+
+    The exact value :math:`-\sum_n (r_a + r_b) h(r_a / (r_a + r_b))` needs the data. It is at least minus the entropy of the
+    two together at their total shares (Jensen) and at least :math:`-H_a - H_b`, since a joint entropy is not negative.
+    """
+    mass_a, mass_b = (max(float(past.counts[i]), 0.0) for i in (a, b))
+    if mass_a == 0.0 or mass_b == 0.0:
+        return 0.0
+    share = torch.tensor([mass_a, mass_b], dtype=torch.float64) / (mass_a + mass_b)
+    jensen = -(mass_a + mass_b) * float(-x_log_x(share).sum())
+    return max(jensen, -float(past.entropy[a] + past.entropy[b].clamp_min(0.0)))

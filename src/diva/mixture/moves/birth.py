@@ -1,0 +1,368 @@
+"""Birth: components that describe their data badly are split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from diva.mixture.bound import joining_gains
+from diva.mixture.gaussian import GaussianFamily, Linear
+from diva.mixture.local import View
+from diva.mixture.moves.base import Agenda, Candidate, Edit, Key, MoveRecord, Proposal, x_log_x
+from diva.mixture.state import MixtureState
+from diva.mixture.stats import SuffStats, concat
+from diva.mixture.sticks import expected_log_weights, stick_posterior
+
+COLLECT_ABOVE = 0.1  # responsibility above which a code is collected for a component
+
+
+@dataclass(frozen=True)
+class Birth:
+    """Collect samples of a component, create fresh components on them, let them adopt its data.
+
+    Parameters
+    ----------
+    n_fresh : int
+        Components created for each one that is split, before siblings are joined again.
+    n_collected : int
+        Samples collected for each component, at least, if it has so many.
+    n_steps : int
+        Restricted variational steps of the creation.
+    min_mass : float
+        Children with less mass are folded into their siblings.
+    max_components : int
+        No birth goes beyond this many components.
+    """
+
+    n_fresh: int = 5
+    n_collected: int = 1000
+    n_steps: int = 10
+    min_mass: float = 1.0
+    max_components: int = 200
+
+    def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> BirthStudy:
+        """Create children for what was collected, and choose what to collect next."""
+        adoptions = []
+        for parent, (z, weights) in sorted(agenda.targets.items()):
+            if parent not in state.ids:
+                continue
+            k = state.position(parent)
+            children = create(state, k, z, weights, self, rng)
+            if children is None:
+                agenda.failed(("birth", parent), float(state.total.counts[k]))
+            else:
+                adoptions.append(_Adoption(state, k, children, self, agenda, rng))
+        agenda.targets.clear()
+        adopting = {adoption.key[1] for adoption in adoptions}
+        full = state.n_components >= self.max_components
+        wanted = [
+            k
+            for k, component in enumerate(state.ids)
+            if not full
+            and component not in adopting
+            and (not state.memo or state.total.counts[k] > 2 * self.min_mass)
+            and not agenda.rests(("birth", component), float(state.total.counts[k]))
+        ]
+        return BirthStudy(state, adoptions, wanted, self, agenda, rng)
+
+
+@dataclass(frozen=True)
+class Children:
+    """Fresh components that could replace one.
+
+    Attributes
+    ----------
+    scores : Linear
+        Log weight plus expected log-likelihood of each child.
+    masses : Tensor of shape (J,)
+        Mass each can expect.
+    heir : int
+        The child that keeps the parent's id and all that no other child claims.
+    """
+
+    scores: Linear
+    masses: Tensor
+    heir: int
+
+    def __len__(self) -> int:
+        return len(self.scores.offset)
+
+
+def create(
+    state: MixtureState, k: int, z: Tensor, weights: Tensor, options: Birth, rng: np.random.Generator
+) -> Children | None:
+    """Fit a few components to samples of component k; None where the samples support just one.
+
+    If part of k's mass is past, a child made of that past takes part: new data choose between the old component and fresh ones.
+    """
+    family, alpha = state.family, state.alpha
+    z, weights = z.double(), weights.double()
+    features = family.features(z)
+    anchored = float(state.past.counts[k]) > options.min_mass
+    anchor = state.past[k] if anchored else None
+
+    resp = _seed(z, weights, options.n_fresh, rng)
+    if anchored:
+        resp = torch.cat([resp.new_zeros(len(resp), 1), resp], dim=1)
+    stats = _restricted_steps(family, alpha, features, weights, resp, anchor, options.n_steps)[0]
+    stats = _fold_small(stats, options.min_mass)
+    if len(stats) > 1:
+        resp, _ = _responsibilities(family, alpha, features, stats)
+        resp = _join_siblings(family, alpha, features, weights, resp, anchor)
+        if resp.shape[1] > 1:
+            stats, resp = _restricted_steps(family, alpha, features, weights, resp, anchor, 2)
+            stats = _fold_small(stats, options.min_mass)
+    if len(stats) < 2:
+        return None
+    # the samples stand for all of the component's present data
+    present = float(state.total.counts[k] - state.past.counts[k])
+    own = stats if anchor is None else stats - _padded(anchor, len(stats))
+    stats = own * (present / float(weights.sum()))
+    if anchor is not None:
+        stats = stats + _padded(anchor, len(stats))
+    _, scores = _responsibilities(family, alpha, features[:1], stats)
+    return Children(scores, stats.counts, heir=0 if anchored else int(stats.counts.argmax()))
+
+
+def _seed(z: Tensor, weights: Tensor, n_fresh: int, rng: np.random.Generator) -> Tensor:
+    """Hard assignment to k-means++ centres, (n, J).
+
+    Drawn by inverse cumulative weights along one fixed order of the points, so that rows that come shuffled, or repeated
+    instead of weighted, get the same centres; scikit-learn's function does not promise that.
+    """
+    order = torch.argsort(z @ torch.cos(torch.arange(z.shape[1], dtype=z.dtype, device=z.device)))
+    points, chance = z[order], weights[order]
+    centres: list[Tensor] = []
+    distance = torch.full_like(chance, torch.inf)
+    for u in rng.random(n_fresh):
+        ladder = (chance if not centres else chance * distance).cumsum(0)
+        if ladder[-1] <= 0:  # fewer different points than centres
+            break
+        chosen = torch.searchsorted(ladder, u * ladder[-1], right=True).clamp_max(len(points) - 1)
+        centres.append(points[chosen])
+        distance = torch.minimum(distance, ((points - points[chosen]) ** 2).sum(1))
+    nearest = torch.cdist(z, torch.stack(centres)).argmin(1)
+    return torch.nn.functional.one_hot(nearest, len(centres)).to(z.dtype)
+
+
+def _padded(anchor: SuffStats, n_components: int) -> SuffStats:
+    return concat([anchor, anchor.zeros(n_components - 1)]) if n_components > 1 else anchor
+
+
+def _summarize(family: GaussianFamily, features: Tensor, weights: Tensor, resp: Tensor, anchor: SuffStats | None) -> SuffStats:
+    """Statistics of the samples, entropy left out: only differences of it matter here, and only when siblings are joined."""
+    weighted = resp * weights.unsqueeze(1)
+    counts = weighted.sum(0)
+    stats = family.stats(counts, weighted.T @ features, torch.zeros_like(counts))
+    return stats if anchor is None else stats + _padded(anchor, len(stats))
+
+
+def _responsibilities(family: GaussianFamily, alpha: float, features: Tensor, stats: SuffStats) -> tuple[Tensor, Linear]:
+    coef, offset = family.expected_log_likelihood(stats)
+    scores = Linear(coef, offset + expected_log_weights(*stick_posterior(stats.counts, alpha)))
+    return torch.softmax(torch.addmm(scores.offset, features, scores.coef), dim=1), scores
+
+
+def _restricted_steps(
+    family: GaussianFamily,
+    alpha: float,
+    features: Tensor,
+    weights: Tensor,
+    resp: Tensor,
+    anchor: SuffStats | None,
+    n_steps: int,
+) -> tuple[SuffStats, Tensor]:
+    """Variational steps on the collected samples alone."""
+    stats = _summarize(family, features, weights, resp, anchor)
+    for _ in range(n_steps):
+        resp, _ = _responsibilities(family, alpha, features, stats)
+        stats = _summarize(family, features, weights, resp, anchor)
+    return stats, resp
+
+
+def _fold_small(stats: SuffStats, min_mass: float) -> SuffStats:
+    """Drop children below ``min_mass``; the next local step gives what they had to their siblings."""
+    keep = stats.counts >= min_mass
+    keep[stats.counts.argmax()] = True
+    return stats[torch.nonzero(keep).squeeze(1)]
+
+
+def _join_siblings(
+    family: GaussianFamily,
+    alpha: float,
+    features: Tensor,
+    weights: Tensor,
+    resp: Tensor,
+    anchor: SuffStats | None,
+) -> Tensor:
+    """Join the pair of children that raises the samples' bound most, until none does."""
+    while (n_children := resp.shape[1]) > 1:
+        stats = _summarize(family, features, weights, resp, anchor)
+        a, b = torch.triu_indices(n_children, n_children, offset=1, device=resp.device)
+        apart = x_log_x(resp)
+        entropy = weights @ (apart[:, a] + apart[:, b] - x_log_x(resp[:, a] + resp[:, b]))
+        gains = joining_gains(family, alpha, stats, a, b) + entropy
+        best = int(gains.argmax())
+        if gains[best] <= 0:
+            break
+        first, second = int(a[best]), int(b[best])
+        resp = resp.clone()
+        resp[:, first] += resp[:, second]
+        resp = torch.cat([resp[:, :second], resp[:, second + 1 :]], dim=1)
+    return resp
+
+
+class _Sampler:
+    """Keeps a fair sample of the codes offered to it: at least ``size`` of them if so many come, and at most twice that."""
+
+    def __init__(self, size: int, expected: float, rng: np.random.Generator) -> None:
+        self._size, self._rng = size, rng
+        # draw a little more than is needed of what is expected; should more come, the sample is thinned
+        self._chance = min(1.0, 1.3 * size / max(expected, 1.0))
+        self._found: list[tuple[Tensor, Tensor]] = []
+        self._n_found = 0
+
+    def offer(self, z: Tensor, weights: Tensor) -> None:
+        """Draw from codes (m, D) with weights (m,)."""
+        if self._chance < 1.0:
+            lucky = self._lucky(len(z), self._chance, z.device)
+            z, weights = z[lucky], weights[lucky]
+        self._found.append((z, weights))
+        self._n_found += len(z)
+        while self._n_found > 2 * self._size:  # halve the chance and, to be fair, drop each code found so far with it
+            z, weights = self._all()
+            lucky = self._lucky(len(z), 0.5, z.device)
+            self._found = [(z[lucky], weights[lucky])]
+            self._n_found = int(lucky.sum())
+            self._chance /= 2
+
+    def _lucky(self, n: int, chance: float, device: torch.device) -> Tensor:
+        return torch.from_numpy(self._rng.random(n, dtype=np.float32) < chance).to(device)
+
+    def _all(self) -> tuple[Tensor, Tensor]:
+        z, weights = zip(*self._found, strict=True)
+        return torch.cat(z), torch.cat(weights)
+
+    def sample(self) -> tuple[Tensor, Tensor] | None:
+        """Return codes and weights, or None if there are not even two."""
+        return self._all() if self._n_found > 1 else None
+
+
+class _Adoption:
+    """Children waiting for adoption: what they would take from the parent, batch by batch."""
+
+    def __init__(
+        self, state: MixtureState, k: int, children: Children, options: Birth, agenda: Agenda, rng: np.random.Generator
+    ) -> None:
+        self._parent = state.ids[k]
+        self.key: Key = ("birth", self._parent)
+        self.touches = frozenset([self._parent])
+        self._k, self._family, self._agenda, self._children = k, state.family, agenda, children
+        self._max_components = options.max_components
+        self._order = [children.heir, *(j for j in range(len(children)) if j != children.heir)]
+        self._samplers = [_Sampler(options.n_collected, float(children.masses[j]), rng) for j in self._order]
+        self._deltas: list[SuffStats] = []
+        self._current = self._blank()
+
+    def _blank(self) -> SuffStats:
+        """Delta of the heir, then of each other child."""
+        return self._family.empty(len(self._order))
+
+    def observe(self, view: View) -> None:
+        """Split the parent's responsibilities among the children."""
+        rows = view.members[self._k]  # all else stays with the heir
+        if len(rows) == 0:
+            return
+        features = view.features[rows]
+        coef, offset = (t.to(features.dtype) for t in self._children.scores)
+        log_q = torch.log_softmax(torch.addmm(offset, features, coef)[:, self._order], dim=1)
+        q = log_q.exp()
+        mass = view.weighted(view.resp[rows, self._k], rows)
+        split = -(mass @ (q * log_q).sum(1)).double()  # entropy of the split itself
+        taken = mass.unsqueeze(1) * q
+        log_r = view.log_resp[rows, self._k].unsqueeze(1)
+        entropy = -(taken[:, 1:] * (log_r + log_q[:, 1:])).sum(0).double()
+        gained = self._family.stats(taken[:, 1:].sum(0).double(), (taken[:, 1:].T @ features).double(), entropy)
+        lost = self._family.empty() - gained.merged()
+        lost = SuffStats(lost.counts, lost.sum_z, lost.sum_zz, lost.entropy + split)
+        self._current = self._current + concat([lost, gained])
+        # what the children take is collected at once, so that those that are born can be split in the very next lap
+        z = features[:, : self._family.dim]
+        for j, sampler in enumerate(self._samplers):
+            chosen = taken[:, j] > COLLECT_ABOVE * mass
+            sampler.offer(z[chosen], taken[chosen, j])
+
+    def end_batch(self) -> None:
+        """Close one batch."""
+        self._deltas.append(self._current)
+        self._current = self._blank()
+
+    def proposal(self, state: MixtureState) -> Proposal | None:
+        """The heir keeps the parent's name and place, the other children join at the end."""
+        k, n_old = state.position(self._parent), state.n_components
+        fresh = tuple(range(state.next_id, state.next_id + len(self._order) - 1))
+        if n_old + len(fresh) > self._max_components:
+            return None
+        edit = Edit(
+            assignment=torch.arange(n_old),
+            ids=(*state.ids, *fresh),
+            positions=torch.tensor([k, *range(n_old, n_old + len(fresh))]),
+        )
+        return Proposal("birth", (self._parent,), (self._parent, *fresh), edit, tuple(self._deltas), self._blank())
+
+    def accepted(self, record: MoveRecord) -> None:
+        """Hand the children's samples on."""
+        for child, sampler in zip(record.children, self._samplers, strict=True):
+            if (sample := sampler.sample()) is not None:
+                self._agenda.targets[child] = sample
+
+
+class BirthStudy:
+    """Adoption for the children created before this lap, collection for those to be created after it."""
+
+    def __init__(
+        self,
+        state: MixtureState,
+        adoptions: list[_Adoption],
+        wanted: list[int],
+        options: Birth,
+        agenda: Agenda,
+        rng: np.random.Generator,
+    ) -> None:
+        self._adoptions, self._agenda = adoptions, agenda
+        self._dim = state.family.dim
+        self._masses = state.total.counts.tolist()
+        present = state.total.counts - state.past.counts if state.memo else torch.ones_like(state.total.counts)
+        self._wanted = [(k, state.ids[k], _Sampler(options.n_collected, float(present[k]), rng)) for k in wanted]
+
+    @property
+    def busy(self) -> bool:
+        """Whether children wait for adoption or components for collection."""
+        return bool(self._adoptions) or bool(self._wanted)
+
+    def observe(self, view: View) -> None:
+        """Let children adopt, and draw samples of the components wanted."""
+        for adoption in self._adoptions:
+            adoption.observe(view)
+        for k, _, sampler in self._wanted:
+            rows = view.members[k]
+            rows = rows[view.resp[rows, k] > COLLECT_ABOVE]
+            sampler.offer(view.features[rows, : self._dim], view.weighted(view.resp[rows, k], rows))
+
+    def end_batch(self) -> None:
+        """Close one batch."""
+        for adoption in self._adoptions:
+            adoption.end_batch()
+
+    def end_lap(self) -> Sequence[Candidate]:
+        """Hand the collected samples on and return the births that can now be judged."""
+        for k, component, sampler in self._wanted:
+            if (sample := sampler.sample()) is not None:
+                self._agenda.targets[component] = sample
+            else:  # too few codes to split
+                self._agenda.failed(("birth", component), self._masses[k])
+        return self._adoptions

@@ -1,0 +1,137 @@
+"""Delete: a component whose neighbours can share its data goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from diva.mixture.local import MEMBER_ABOVE, View
+from diva.mixture.moves.base import Agenda, Candidate, Key, MoveRecord, Proposal, joint_entropy_floor, x_log_x
+from diva.mixture.moves.merge import joining_proposal
+from diva.mixture.state import MixtureState
+from diva.mixture.stats import SuffStats, concat
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Give a component's data to its nearest neighbours by a local step restricted to them.
+
+    Parameters
+    ----------
+    n_neighbours : int
+        How many components may share what the deleted one held.
+    worst_cost : float
+        A component is considered if joining it whole to its best partner would cost at most this many nats a sample.
+    max_considered : int
+        Components considered in one lap, the cheapest first.
+    """
+
+    n_neighbours: int = 5
+    worst_cost: float = 1.0
+    max_considered: int = 5
+
+    def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> DeleteStudy:
+        """Choose components that others come near to describing."""
+        if state.n_components < 3:  # with two, a merge says all
+            return DeleteStudy(state, [])
+        cost, near = (-state.merge_scores).sort(dim=1)
+        cost_per_sample = cost[:, 0] / state.total.counts.clamp_min(1e-300)
+        considered = [
+            k
+            for k in cost_per_sample.argsort().tolist()
+            if cost_per_sample[k] < self.worst_cost and not agenda.rests(("delete", state.ids[k]), float(state.total.counts[k]))
+        ]
+        near = near[:, : min(self.n_neighbours, state.n_components - 1)]
+        deletions = [_Deletion(state, k, near[k].tolist()) for k in considered[: self.max_considered]]
+        return DeleteStudy(state, deletions)
+
+
+class DeleteStudy:
+    """Adds up what each neighbour would receive."""
+
+    def __init__(self, state: MixtureState, deletions: list[_Deletion]) -> None:
+        self._deletions = deletions
+        device = state.total.counts.device
+        self._gone = torch.tensor([d.gone for d in deletions], dtype=torch.long, device=device)
+        self._heirs = torch.tensor([d.neighbours[0] for d in deletions], dtype=torch.long, device=device)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is a component to consider."""
+        return bool(self._deletions)
+
+    def observe(self, view: View) -> None:
+        """Share out one chunk."""
+        if not self._deletions:
+            return
+        # codes a component hardly holds: all to the heir, where only the entropy differs from a merge
+        r_gone, r_heir = view.resp[:, self._gone], view.resp[:, self._heirs]
+        r_gone = torch.where(r_gone > MEMBER_ABOVE, 0.0, r_gone)
+        apart = view.neg_entropy[:, self._gone] + view.neg_entropy[:, self._heirs]
+        entropy = view.weighted(apart - x_log_x(r_gone + r_heir)).sum(0).double()
+        for deletion, change in zip(self._deletions, entropy, strict=True):
+            deletion.observe(view, change)
+
+    def end_batch(self) -> None:
+        """Close one batch."""
+        for deletion in self._deletions:
+            deletion.end_batch()
+
+    def end_lap(self) -> Sequence[Candidate]:
+        """Return the components considered, the cheapest first."""
+        return self._deletions
+
+
+class _Deletion:
+    """One component, its neighbours (the heir first), and what they would receive batch by batch."""
+
+    def __init__(self, state: MixtureState, gone: int, neighbours: list[int]) -> None:
+        self.key: Key = ("delete", state.ids[gone])
+        self.gone, self.neighbours = gone, neighbours
+        self._ids = [state.ids[j] for j in neighbours]
+        self.touches = frozenset([state.ids[gone], *self._ids])
+        self._family = state.family
+        self._deltas: list[SuffStats] = []
+        self._current = self._blank()
+
+    def _blank(self) -> SuffStats:
+        return self._family.empty(len(self.neighbours))
+
+    def observe(self, view: View, heir_entropy: Tensor) -> None:
+        """Share out the codes the component does hold, in proportion to the neighbours' responsibilities.
+
+        ``heir_entropy`` is the change of entropy from all the other codes.
+        """
+        rows = view.members[self.gone]
+        log_resp = view.log_resp[rows][:, self.neighbours]
+        before = log_resp.exp()
+        extra = view.resp[rows, self.gone].unsqueeze(1) * torch.softmax(log_resp, dim=1)  # (m, J)
+        entropy = view.weighted(before * log_resp - x_log_x(before + extra), rows).sum(0).double()
+        # the heir's part of these rows was counted in heir_entropy as if it received nothing
+        entropy[0] += heir_entropy
+        taken = view.weighted(extra[:, 1:], rows)
+        gained = self._family.stats(
+            taken.sum(0).double(), (taken.T @ view.features[rows]).double(), torch.zeros_like(entropy[1:])
+        )
+        given = self._family.empty() - gained.merged()  # the heir was credited with everything
+        delta = concat([given, gained])
+        self._current = self._current + SuffStats(delta.counts, delta.sum_z, delta.sum_zz, entropy)
+
+    def end_batch(self) -> None:
+        """Close one batch."""
+        self._deltas.append(self._current)
+        self._current = self._blank()
+
+    def proposal(self, state: MixtureState) -> Proposal:
+        """Hand everything to the heir, then correct by what the others take."""
+        gone, (heir, *others) = state.position(self.key[1]), (state.position(i) for i in self._ids)
+        past = self._blank()
+        past.entropy[0] = joint_entropy_floor(state.past, heir, gone)
+        return joining_proposal("delete", state, heir, gone, tuple(self._deltas), past, others)
+
+    def accepted(self, record: MoveRecord) -> None:
+        """Nothing is left to do."""

@@ -1,0 +1,140 @@
+"""Merge: two components that one could describe become one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from diva.mixture.bound import joining_gains
+from diva.mixture.local import View
+from diva.mixture.moves.base import Agenda, Candidate, Edit, Key, MoveRecord, Proposal, joint_entropy_floor, x_log_x
+from diva.mixture.state import MixtureState
+from diva.mixture.stats import SuffStats
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Join pairs, best marginal-likelihood ratio first.
+
+    Parameters
+    ----------
+    max_partners : int
+        Pairs each component may take part in during one lap; of those that share a component only one can be accepted.
+    """
+
+    max_partners: int = 3
+
+    def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> MergeStudy:
+        """Choose pairs that could pay, from the statistics alone."""
+        return MergeStudy(state, self._promising_pairs(state, agenda))
+
+    def _promising_pairs(self, state: MixtureState, agenda: Agenda) -> list[tuple[int, int]]:
+        if state.n_components < 2:
+            return []
+        counts = state.total.counts
+        # the sticks gain a few logarithms of the mass at most: a cheap bound that spares most pairs the exact value
+        hopeful = state.merge_scores.triu(1) > -3.0 * float(torch.log1p(counts.sum()))
+        a, b = torch.nonzero(hopeful.triu(1), as_tuple=True)
+        if len(a) == 0:
+            return []
+        gains = joining_gains(state.family, state.alpha, state.total, a, b)
+        n_pairs = [0] * state.n_components
+        pairs = []
+        for p in torch.argsort(gains, descending=True, stable=True).tolist():
+            if gains[p] <= 0:
+                break
+            i, j = int(a[p]), int(b[p])
+            key = _key(state.ids[i], state.ids[j])
+            if max(n_pairs[i], n_pairs[j]) < self.max_partners and not agenda.rests(key, float(counts[i] + counts[j])):
+                pairs.append((i, j))
+                n_pairs[i] += 1
+                n_pairs[j] += 1
+        return pairs
+
+
+def _key(first: int, second: int) -> Key:
+    return ("merge", min(first, second), max(first, second))
+
+
+class MergeStudy:
+    """Gathers the joint entropy of the chosen pairs, the one thing their gain needs from data."""
+
+    def __init__(self, state: MixtureState, pairs: list[tuple[int, int]]) -> None:
+        self._ids = [(state.ids[i], state.ids[j]) for i, j in pairs]
+        self._a, self._b = torch.tensor(pairs, dtype=torch.long, device=state.total.counts.device).view(-1, 2).T
+        self._deltas: list[Tensor] = []
+        self._current = torch.zeros(len(pairs), dtype=torch.float64, device=self._a.device)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is a pair to look at."""
+        return bool(self._ids)
+
+    def observe(self, view: View) -> None:
+        """Add up joint minus separate entropies."""
+        if self._ids:
+            apart = view.neg_entropy
+            together = x_log_x(view.resp[:, self._a] + view.resp[:, self._b])
+            self._current += view.weighted(apart[:, self._a] + apart[:, self._b] - together).sum(0)
+
+    def end_batch(self) -> None:
+        """Close one batch."""
+        self._deltas.append(self._current)
+        self._current = torch.zeros_like(self._current)
+
+    def end_lap(self) -> Sequence[Candidate]:
+        """Return every pair, best first."""
+        entropies = torch.stack(self._deltas, dim=1)  # (P, B)
+        return [_Pair(a, b, entropies[p]) for p, (a, b) in enumerate(self._ids)]
+
+
+class _Pair:
+    """Two components and, for each batch, what joining them does to the entropy."""
+
+    def __init__(self, first: int, second: int, entropy_deltas: Tensor) -> None:
+        self.key = _key(first, second)
+        self.touches = frozenset([first, second])
+        self._entropy_deltas = entropy_deltas
+
+    def proposal(self, state: MixtureState) -> Proposal:
+        survivor, gone = sorted((state.position(i) for i in self.touches), key=lambda k: -float(state.total.counts[k]))
+        floor = joint_entropy_floor(state.past, survivor, gone)
+        return joining_proposal(
+            "merge",
+            state,
+            survivor,
+            gone,
+            tuple(_entropy_only(state, e) for e in self._entropy_deltas),
+            _entropy_only(state, torch.tensor(floor)),
+        )
+
+    def accepted(self, record: MoveRecord) -> None:
+        """Nothing is left to do."""
+
+
+def _entropy_only(state: MixtureState, entropy: Tensor) -> SuffStats:
+    empty = state.family.empty()
+    return SuffStats(empty.counts, empty.sum_z, empty.sum_zz, empty.entropy + entropy)
+
+
+def joining_proposal(
+    move: str,
+    state: MixtureState,
+    survivor: int,
+    gone: int,
+    deltas: tuple[SuffStats, ...],
+    past_delta: SuffStats,
+    others: Sequence[int] = (),
+) -> Proposal:
+    """Component at ``gone`` is added to ``survivor``; ``deltas`` then correct the survivor and the ``others``."""
+    ids = tuple(c for k, c in enumerate(state.ids) if k != gone)
+    assignment = torch.tensor([k - (k > gone) for k in range(state.n_components)])
+    assignment[gone] = assignment[survivor]
+    positions = assignment[[survivor, *others]]
+    parents = (state.ids[survivor], state.ids[gone])
+    children = (state.ids[survivor], *(state.ids[k] for k in others))
+    return Proposal(move, parents, children, Edit(assignment, ids, positions), deltas, past_delta)

@@ -1,0 +1,53 @@
+"""Shuffle: order components by mass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from diva.mixture.local import View
+from diva.mixture.moves.base import Agenda, Candidate, Edit, Key, MoveRecord, Proposal
+from diva.mixture.state import MixtureState
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """Stick-breaking weights fall with position, so the bound is highest with the heaviest component first."""
+
+    def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> ShuffleStudy:
+        """Nothing to plan: the order follows from the statistics."""
+        return ShuffleStudy()
+
+
+class ShuffleStudy:
+    """Looks at no data."""
+
+    busy = False
+
+    def observe(self, view: View) -> None:
+        """Nothing to observe."""
+
+    def end_batch(self) -> None:
+        """Nothing to close."""
+
+    def end_lap(self) -> Sequence[Candidate]:
+        """Propose the order by mass."""
+        return [_Order()]
+
+
+class _Order:
+    key: Key = ("shuffle",)
+    touches: frozenset[int] = frozenset()
+
+    def proposal(self, state: MixtureState) -> Proposal | None:
+        if bool((state.total.counts.diff() <= 0).all()):
+            return None  # in order already
+        same = Edit(torch.arange(state.n_components), state.ids, torch.empty(0, dtype=torch.long))
+        nothing = state.family.empty(0)
+        return Proposal("shuffle", (), (), same, tuple(nothing for _ in state.memo), nothing)
+
+    def accepted(self, record: MoveRecord) -> None:
+        """Nothing is left to do."""

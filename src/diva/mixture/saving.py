@@ -1,0 +1,71 @@
+"""A mixture as plain data and tensors, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from diva.mixture.frame import Frame
+from diva.mixture.gaussian import GaussianFamily, NormalGamma, NormalWishart
+from diva.mixture.state import MixtureState
+from diva.mixture.stats import SuffStats
+
+_STATS = ("counts", "sum_z", "sum_zz", "entropy")
+
+
+def mixture_to_archive(state: MixtureState, frame: Frame) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Take apart a state whose data are past."""
+    family = state.family
+    spread = family.beta0 if isinstance(family, NormalGamma) else family.psi0  # type: ignore[attr-defined]
+    document = {
+        "alpha": state.alpha,
+        "kappa0": family.kappa0,
+        "nu0": family.nu0,
+        "ids": list(state.ids),
+        "next_id": state.next_id,
+    }
+    tensors = {f"past.{name}": getattr(state.past, name) for name in _STATS}
+    tensors |= {"prior.mean": family.m0, "prior.spread": spread, "frame.origin": frame.origin, "frame.unit": frame.unit}
+    return document, tensors
+
+
+def mixture_from_archive(
+    document: Mapping[str, Any], tensors: Mapping[str, Tensor], covariance_type: str, device: torch.device
+) -> tuple[MixtureState, Frame]:
+    """Put a state together again, checking that its parts fit; raises KeyError, TypeError or ValueError if not."""
+    ids = tuple(int(i) for i in document["ids"])
+    next_id = int(document["next_id"])
+    k, d = len(ids), len(tensors["frame.origin"])
+    full = covariance_type == "full"
+    shapes = {
+        "past.counts": (k,),
+        "past.sum_z": (k, d),
+        "past.sum_zz": (k, d, d) if full else (k, d),
+        "past.entropy": (k,),
+        "prior.mean": (d,),
+        "prior.spread": (d, d) if full else (d,),
+        "frame.origin": (d,),
+        "frame.unit": (d,),
+    }
+    for name, shape in shapes.items():
+        if tensors[name].shape != shape or tensors[name].dtype != torch.float64:
+            raise ValueError(
+                f"{name} should be float64 of shape {shape}, is {tensors[name].dtype} of {tuple(tensors[name].shape)}"
+            )
+    if not k or len(set(ids)) != k or min(ids) < 0 or max(ids) >= next_id:
+        raise ValueError("component ids are missing, repeated or out of range")
+    alpha, kappa0, nu0 = (float(document[name]) for name in ("alpha", "kappa0", "nu0"))
+    spread = tensors["prior.spread"]
+    positive = bool((torch.linalg.eigvalsh(spread) > 0).all()) if full else bool((spread > 0).all())
+    if min(alpha, kappa0, nu0) <= 0 or (full and nu0 <= d - 1) or not positive or not bool((tensors["frame.unit"] > 0).all()):
+        raise ValueError("the prior is not one")
+    if bool((tensors["past.counts"] < -1e-6 * tensors["past.counts"].abs().sum()).any()):
+        raise ValueError("a component has negative mass")
+    family_class = NormalWishart if full else NormalGamma
+    family: GaussianFamily = family_class(tensors["prior.mean"].to(device), kappa0, nu0, spread.to(device))
+    past = SuffStats(*(tensors[f"past.{name}"] for name in _STATS)).to(device)
+    state = MixtureState(family, alpha, past=past, memo=(), total=past, ids=ids, next_id=next_id)
+    return state, Frame(tensors["frame.origin"], tensors["frame.unit"])
