@@ -39,7 +39,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 # The contact of two components is T_ab / sqrt(m_a m_b): 0 for strangers, 1/2 for halves of one perfectly mixed whole.
-# The values below were set on synthetic shapes, digits, MNIST and Fashion-MNIST codes; results depend little on any.
+# The values below were set by experiment on synthetic shapes, digits, and MNIST and Fashion-MNIST pixels and codes.
 _EDGE = 1e-4  # edges of less contact are left out of the graph: half the time, the same communities
 _STRANGERS = 0.01  # groups in less contact than this are all equally apart
 _HARD_CONTACT = 0.015  # contact between parts of one whole, at least: where only moving makes samples cross ...

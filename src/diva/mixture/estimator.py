@@ -21,7 +21,7 @@ from diva.archive import Archive, write_archive
 from diva.data import ArrayBatches, Rows, StreamBatches, is_batch_source
 from diva.exceptions import ComponentLimitWarning, InterruptedFitWarning
 from diva.grouping import Hierarchy, group, neighbour_walk
-from diva.mixture.frame import FramedBatches, FramedBlock, measure
+from diva.mixture.frame import Frame, FramedBatches, FramedBlock, measure
 from diva.mixture.gaussian import make_family
 from diva.mixture.laps import LapRecord, MixtureFit, fit_mixture
 from diva.mixture.moves import Birth, Delete, Merge, Move, MoveRecord, Shuffle
@@ -336,7 +336,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 z = z.double()
                 log_density = torch.cat([family.log_predictive(total, z), family.log_predictive(family.empty(), z)], dim=1)
                 scores.append(torch.logsumexp(log_density + log_weights, dim=1).cpu().numpy())
-        return np.concatenate(scores) - self._frame.log_volume
+        log_densities: NDArray[np.float64] = np.concatenate(scores) - self._frame.log_volume
+        return log_densities
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the samples."""
