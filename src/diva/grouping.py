@@ -44,10 +44,10 @@ _EDGE = 1e-4  # edges of less contact are left out of the graph: half the time, 
 _STRANGERS = 0.01  # groups in less contact than this are all equally apart
 _HARD_CONTACT = 0.015  # contact between parts of one whole, at least: where only moving makes samples cross ...
 _SOFT_CONTACT = 0.085  # ... and where the responsibilities themselves overlap, as those of two halves of a Gaussian do
-_FULL_CONTACT = 0.25  # no group needs to hold together more tightly than this
 _SLIVER = 0.1  # weak ties to less than this share of a group's mass say little about the group
-_MIN_SEPARATION = 0.35  # log ratio of cohesion to exposure; partitions of one Gaussian or one arc stay below
+_MIN_SEPARATION = 0.2  # log ratio of cohesion to exposure; what a mixture makes of one arc, ring or square stays below
 _NEAR_BEST = 0.9  # partitions that score as well as this are as good; then the widest plateau decides
+_CAUTION = 0.8  # power of the separation in the score: more of it prefers fewer groups with clearer gaps
 
 _LOWEST_RESOLUTION = 1e-4  # whatever touches is one group
 _RESOLUTIONS = (0.005, 4.0)
@@ -231,9 +231,14 @@ class Candidate:
 
     @property
     def score(self) -> float:
-        """Separation * stability * entropy; 0 if not measured, or not separated well enough."""
-        separation = self.separation * (self.stability or 0.0)
-        return separation * self.entropy if separation > _MIN_SEPARATION else 0.0
+        """Promise * stability; 0 if not measured, or not separated well enough."""
+        stability = self.stability or 0.0
+        return self.promise * stability if self.separation * stability > _MIN_SEPARATION else 0.0
+
+    @property
+    def promise(self) -> float:
+        """Separation^0.8 * entropy: the score of a perfectly stable partition."""
+        return max(self.separation, 0.0) ** _CAUTION * self.entropy
 
     @property
     def resolution(self) -> float:
@@ -282,8 +287,8 @@ def choose_resolution(
 
     Partitions are found on a grid of resolutions. Their *stability* is the mean adjusted Rand index with the partitions
     of bootstrapped walks. Among those whose separation * stability exceeds a minimum, the one with the largest
-    separation * stability * entropy is chosen, or of those nearly as good the one that persists over most resolutions;
-    if there is none, everything that touches is one group.
+    separation^0.8 * stability * entropy is chosen, or of those nearly as good the one that persists over most
+    resolutions; if there is none, everything that touches is one group.
 
     Parameters
     ----------
@@ -304,12 +309,12 @@ def choose_resolution(
     flow = _checked_flow(walk.flow)
     candidates = _candidates(flow, _softness(walk), n_resolutions, seed)
     coarsest = candidates[0]
-    candidates.sort(key=lambda candidate: -candidate.separation * candidate.entropy)
+    candidates.sort(key=lambda candidate: -candidate.promise)
     bootstraps: list[FloatArray] | None = None
     best_score = 0.0
     for i, candidate in enumerate(candidates):
         # Stability is at most 1 and the only dear part, so measure it only where it can still matter.
-        if candidate.separation * candidate.entropy < _NEAR_BEST * best_score:
+        if candidate.promise < _NEAR_BEST * best_score:
             break
         if candidate.separation > _MIN_SEPARATION:
             if bootstraps is None:
@@ -606,8 +611,7 @@ def _separation(flow: FloatArray, labels: IntArray, softness: float) -> float:
         return 0.0
     between = 1 - np.eye(len(flow))
     expected = _HARD_CONTACT + softness * (_SOFT_CONTACT - _HARD_CONTACT)
-    typical = _mean_contact(flow * between, contact)
-    typical = min(max(typical, expected), _FULL_CONTACT)
+    typical = max(_mean_contact(flow * between, contact), expected)
 
     cohesion = np.full(len(group_masses), typical)
     n_inside = len(flow) - len(group_masses)

@@ -319,7 +319,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any, level: Level | None = None) -> NDArray[np.float64]:
         """Probability of each cluster for each sample, (n_samples, n_clusters)."""
         groups = self._checked_groups(level)
-        members = torch.nn.functional.one_hot(torch.from_numpy(groups)).double().to(self._device())
+        members = torch.nn.functional.one_hot(torch.tensor(groups)).double().to(self._device())
         return np.concatenate([(resp.double() @ members).cpu().numpy() for _, resp in self._assign(X)])
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:

@@ -226,22 +226,17 @@ class _Sampler:
         self._found: list[tuple[Tensor, Tensor]] = []
         self._n_found = 0
 
-    def offer(self, z: Tensor, weights: Tensor) -> None:
-        """Draw from codes (m, D) with weights (m,)."""
-        if self._chance < 1.0:
-            lucky = self._lucky(len(z), self._chance, z.device)
-            z, weights = z[lucky], weights[lucky]
-        self._found.append((z, weights))
-        self._n_found += len(z)
+    def offer(self, z: Tensor, weights: Tensor, eligible: Tensor, luck: Tensor) -> None:
+        """Draw from codes (m, D) with weights (m,) those that are eligible and have luck, uniform on [0, 1), on their side."""
+        rows = torch.nonzero(eligible & (luck < self._chance)).squeeze(1)
+        self._found.append((z[rows], weights[rows]))
+        self._n_found += len(rows)
         while self._n_found > 2 * self._size:  # halve the chance and, to be fair, drop each code found so far with it
             z, weights = self._all()
-            lucky = self._lucky(len(z), 0.5, z.device)
-            self._found = [(z[lucky], weights[lucky])]
-            self._n_found = int(lucky.sum())
+            kept = torch.from_numpy(self._rng.random(len(z)) < 0.5).to(z.device)
+            self._found = [(z[kept], weights[kept])]
+            self._n_found = int(kept.sum())
             self._chance /= 2
-
-    def _lucky(self, n: int, chance: float, device: torch.device) -> Tensor:
-        return torch.from_numpy(self._rng.random(n, dtype=np.float32) < chance).to(device)
 
     def _all(self) -> tuple[Tensor, Tensor]:
         z, weights = zip(*self._found, strict=True)
@@ -250,6 +245,10 @@ class _Sampler:
     def sample(self) -> tuple[Tensor, Tensor] | None:
         """Return codes and weights, or None if there are not even two."""
         return self._all() if self._n_found > 1 else None
+
+
+def _luck(rng: np.random.Generator, like: Tensor) -> Tensor:
+    return torch.from_numpy(rng.random(len(like), dtype=np.float32)).to(like.device)
 
 
 class _Adoption:
@@ -261,7 +260,8 @@ class _Adoption:
         self._parent = state.ids[k]
         self.key: Key = ("birth", self._parent)
         self.touches = frozenset([self._parent])
-        self._k, self._family, self._agenda, self._children = k, state.family, agenda, children
+        self._k, self._family, self._children = k, state.family, children
+        self._agenda, self._rng = agenda, rng
         self._max_components = options.max_components
         self._order = [children.heir, *(j for j in range(len(children)) if j != children.heir)]
         self._samplers = [_Sampler(options.n_collected, float(children.masses[j]), rng) for j in self._order]
@@ -291,10 +291,9 @@ class _Adoption:
         lost = SuffStats(lost.counts, lost.sum_z, lost.sum_zz, lost.entropy + split)
         self._current = self._current + concat([lost, gained])
         # what the children take is collected at once, so that those that are born can be split in the very next lap
-        z = features[:, : self._family.dim]
+        z, luck = features[:, : self._family.dim], _luck(self._rng, mass)
         for j, sampler in enumerate(self._samplers):
-            chosen = taken[:, j] > COLLECT_ABOVE * mass
-            sampler.offer(z[chosen], taken[chosen, j])
+            sampler.offer(z, taken[:, j], q[:, j] * view.resp[rows, self._k] > COLLECT_ABOVE, luck)
 
     def end_batch(self) -> None:
         """Close one batch."""
@@ -333,7 +332,7 @@ class BirthStudy:
         agenda: Agenda,
         rng: np.random.Generator,
     ) -> None:
-        self._adoptions, self._agenda = adoptions, agenda
+        self._adoptions, self._agenda, self._rng = adoptions, agenda, rng
         self._dim = state.family.dim
         self._masses = state.total.counts.tolist()
         present = state.total.counts - state.past.counts if state.memo else torch.ones_like(state.total.counts)
@@ -348,10 +347,12 @@ class BirthStudy:
         """Let children adopt, and draw samples of the components wanted."""
         for adoption in self._adoptions:
             adoption.observe(view)
+        if not self._wanted:
+            return
+        z, luck = view.features[:, : self._dim], _luck(self._rng, view.resp)
         for k, _, sampler in self._wanted:
-            rows = view.members[k]
-            rows = rows[view.resp[rows, k] > COLLECT_ABOVE]
-            sampler.offer(view.features[rows, : self._dim], view.weighted(view.resp[rows, k], rows))
+            resp = view.resp[:, k]
+            sampler.offer(z, view.weighted(resp), resp > COLLECT_ABOVE, luck)
 
     def end_batch(self) -> None:
         """Close one batch."""

@@ -1,0 +1,1 @@
+"""Benchmarks: every figure of docs/benchmarks.md comes from here."""

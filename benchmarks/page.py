@@ -1,0 +1,30 @@
+"""Write docs/benchmarks.md from the recorded rows, so that no figure in it is typed by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from benchmarks.recording import RESULTS, table
+
+PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+ORDER = ("recovery", "lap", "fit", "memory", "scale_n", "scale_k")
+
+
+def main() -> None:
+    lines = ["# Benchmarks", "", "Every table is written by `make bench` (one of them: `python -m benchmarks NAME`)."]
+    for name in ORDER:
+        path = RESULTS / f"{name}.json"
+        if not path.exists():
+            continue
+        document = json.loads(path.read_text())
+        facts = ("date", "commit", "processor", "python", "torch", "scikit-learn")
+        lines += ["", f"## {document['title']}", "", ", ".join(f"{k} {document[k]}" for k in facts) + ".", ""]
+        lines += table(document["rows"])
+        lines += [line for note in document["notes"] for line in ("", note)]
+    PAGE.write_text("\n".join(lines) + "\n")
+    print(f"wrote {PAGE}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""What every benchmark shares: where and when it ran, and how its rows are kept and shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sklearn
+import torch
+
+import diva
+
+Row = dict[str, Any]
+RESULTS = Path(__file__).parent / "results"
+
+
+def circumstances() -> Row:
+    """Date, commit, machine and versions."""
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    processor = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        names = [line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
+        processor = names[0] if names else processor
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": commit.stdout.strip(),
+        "processor": f"{processor}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "scikit-learn": sklearn.__version__,
+        "diva": diva.__version__,
+    }
+
+
+def record(name: str, title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> None:
+    """Show rows as a table and keep them as JSON."""
+    RESULTS.mkdir(exist_ok=True)
+    document = {"title": title, **circumstances(), "notes": list(notes), "rows": list(rows)}
+    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n")
+    print(f"\n{title}\n" + "\n".join(table(rows)))
+    for note in notes:
+        print(note)
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Markdown table of rows that share their columns."""
+    columns = list(rows[0])
+    cells = [[show(row[c]) for c in columns] for row in rows]
+    widths = [max(len(c), *(len(line[i]) for line in cells)) for i, c in enumerate(columns)]
+    lines = [columns, ["-" * w for w in widths], *cells]
+    return ["| " + " | ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in lines]
+
+
+def show(value: Any) -> str:
+    """Format one cell."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def best_time(action: Callable[[], Any], repeats: int = 5) -> float:
+    """Seconds of the fastest of several runs, after one to warm up."""
+    action()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return min(times)

@@ -1,0 +1,79 @@
+"""Simulated data whose groups are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GaussianMixtureTruth:
+    """The mixture that simulated data come from.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (K,)
+    means : ndarray of shape (K, D)
+    scales : ndarray of shape (K, D)
+        Standard deviations along the component's own axes.
+    axes : ndarray of shape (K, D, D)
+        Those axes, as columns; the identity where the components are not rotated.
+    """
+
+    weights: Array
+    means: Array
+    scales: Array
+    axes: Array
+
+    def sample(self, n_samples: int, rng: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Draw samples (n, D) in float32 and the component of each, (n,)."""
+        y = rng.choice(len(self.weights), n_samples, p=self.weights)
+        x = rng.standard_normal((n_samples, self.means.shape[1]), dtype=np.float32) * self.scales.astype(np.float32)[y]
+        for k, axes in enumerate(self.axes.astype(np.float32)):
+            x[y == k] = x[y == k] @ axes.T
+        return x + self.means.astype(np.float32)[y], y
+
+    def best_labels(self, x: NDArray[Any]) -> NDArray[np.int64]:
+        """Most probable component under the truth: what no method can beat on average."""
+        log_joint = [
+            np.log(w) - np.log(s).sum() - 0.5 * (((x - m) @ a / s) ** 2).sum(1)
+            for w, m, s, a in zip(self.weights, self.means, self.scales, self.axes, strict=True)
+        ]
+        labels: NDArray[np.int64] = np.argmax(log_joint, axis=0)
+        return labels
+
+
+def make_gaussian_mixture(
+    n_components: int,
+    n_features: int,
+    rng: np.random.Generator,
+    *,
+    separation: float = 10.0,
+    imbalance: float = 10.0,
+    rotated: bool = False,
+) -> GaussianMixtureTruth:
+    """Make a random mixture of Gaussians.
+
+    Parameters
+    ----------
+    n_components, n_features : int
+    rng : numpy.random.Generator
+    separation : float
+        Root mean square distance of two means, in units of a component's typical standard deviation.
+    imbalance : float
+        Weight of the largest component over that of the smallest.
+    rotated : bool
+        Whether components have axes of their own.
+    """
+    weights = np.geomspace(1.0, imbalance, n_components)
+    means = rng.standard_normal((n_components, n_features)) * separation / np.sqrt(2 * n_features)
+    scales = rng.uniform(0.5, 1.5, (n_components, n_features))
+    axes = np.broadcast_to(np.eye(n_features), (n_components, n_features, n_features))
+    if rotated:
+        axes = np.stack([np.linalg.qr(rng.standard_normal((n_features, n_features)))[0] for _ in range(n_components)])
+    return GaussianMixtureTruth(weights / weights.sum(), means, scales, axes)
