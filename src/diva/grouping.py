@@ -238,7 +238,7 @@ class Candidate:
     @property
     def promise(self) -> float:
         """Separation^0.8 * entropy: the score of a perfectly stable partition."""
-        return max(self.separation, 0.0) ** _CAUTION * self.entropy
+        return float(max(self.separation, 0.0) ** _CAUTION * self.entropy)
 
     @property
     def resolution(self) -> float:
