@@ -28,6 +28,7 @@ from diva.mixture.moves import Birth, Delete, Merge, Move, MoveRecord, Shuffle
 from diva.mixture.saving import mixture_from_archive, mixture_to_archive
 from diva.mixture.state import MixtureState
 from diva.mixture.sticks import expected_weights, stick_posterior
+from diva.mixture.threads import one_thread, threads_for
 
 Level = Literal["cluster", "component"] | int
 
@@ -201,6 +202,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         rng = np.random.default_rng([check_random_state(self.random_state).randint(2**31), len(self.history_)])
         return self._run(source, self._state, rng, self.history_, self.lineage_)
 
+    @one_thread()
     def _run(
         self,
         source: Iterable[Rows],
@@ -303,6 +305,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- using
 
+    @one_thread()
     def predict(self, X: Any, level: Level | None = None) -> NDArray[np.int64]:
         """Most probable cluster of each sample.
 
@@ -316,12 +319,14 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         labels = [groups[resp.argmax(1).cpu().numpy()] for _, resp in self._assign(X)]
         return np.concatenate(labels)
 
+    @one_thread()
     def predict_proba(self, X: Any, level: Level | None = None) -> NDArray[np.float64]:
         """Probability of each cluster for each sample, (n_samples, n_clusters)."""
         groups = self._checked_groups(level)
         members = torch.nn.functional.one_hot(torch.tensor(groups)).double().to(self._device())
         return np.concatenate([(resp.double() @ members).cpu().numpy() for _, resp in self._assign(X)])
 
+    @one_thread()
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Log density of each sample, all parameters integrated out.
 
@@ -334,8 +339,10 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         for block in self._blocks(X):
             for z, _ in block.chunks(self._state.posterior.chunk_rows()):
                 z = z.double()
-                log_density = torch.cat([family.log_predictive(total, z), family.log_predictive(family.empty(), z)], dim=1)
-                scores.append(torch.logsumexp(log_density + log_weights, dim=1).cpu().numpy())
+                with threads_for(z.numel()):
+                    kinds = [family.log_predictive(stats, z) for stats in (total, family.empty())]
+                    log_density = torch.logsumexp(torch.cat(kinds, dim=1) + log_weights, dim=1)
+                scores.append(log_density.cpu().numpy())
         log_densities: NDArray[np.float64] = np.concatenate(scores) - self._frame.log_volume
         return log_densities
 
@@ -463,7 +470,9 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _responsibilities(self, block: FramedBlock) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         posterior = self._state.posterior
         for z, _ in block.chunks(posterior.chunk_rows()):
-            yield z, posterior.responsibilities(z)
+            with threads_for(z.numel()):
+                resp = posterior.responsibilities(z)
+            yield z, resp
 
     def _assign(self, X: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for block in self._blocks(X):

@@ -13,6 +13,7 @@ from diva.mixture.local import Block, visit
 from diva.mixture.moves import Agenda, Birth, Delete, Merge, Move, MoveRecord, Shuffle
 from diva.mixture.moves.base import Study, try_candidates
 from diva.mixture.state import MixtureState
+from diva.mixture.threads import one_thread
 
 DEFAULT_MOVES: tuple[Move, ...] = (Birth(), Merge(), Delete(), Shuffle())
 
@@ -81,6 +82,7 @@ def try_moves(state: MixtureState, studies: Sequence[Study], agenda: Agenda) -> 
     return state.refreshed(), records
 
 
+@one_thread()
 def fit_mixture(
     batches: Iterable[Block],
     init: MixtureState,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from diva.mixture.gaussian import GaussianFamily, Linear
 from diva.mixture.stats import SuffStats
+from diva.mixture.threads import threads_for
 
 # numbers of one chunk that should stay in a core's cache between the two products
 CHUNK_NUMBERS = 1 << 20
@@ -117,13 +118,14 @@ def visit(posterior: Posterior, block: Block, observers: Sequence[Observer] = ()
         for shape in (posterior.n_components, (posterior.n_components, family.n_features), posterior.n_components)
     )
     for z, weights in block.chunks(posterior.chunk_rows()):
-        view = posterior.view(z, weights)
-        resp = view.weighted(view.resp)
-        counts += resp.sum(0)  # sums within a chunk may be float32, sums of chunks are float64
-        products += resp.T @ view.features
-        entropy -= view.weighted(view.neg_entropy).sum(0)
-        for observer in observers:
-            observer.observe(view)
+        with threads_for(len(z) * family.n_features):
+            view = posterior.view(z, weights)
+            resp = view.weighted(view.resp)
+            counts += resp.sum(0)  # sums within a chunk may be float32, sums of chunks are float64
+            products += resp.T @ view.features
+            entropy -= view.weighted(view.neg_entropy).sum(0)
+            for observer in observers:
+                observer.observe(view)
     return family.stats(counts, products, entropy)
 
 

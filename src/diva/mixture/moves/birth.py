@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -222,13 +222,13 @@ class _Sampler:
     def __init__(self, size: int, expected: float, rng: np.random.Generator) -> None:
         self._size, self._rng = size, rng
         # draw a little more than is needed of what is expected; should more come, the sample is thinned
-        self._chance = min(1.0, 1.3 * size / max(expected, 1.0))
+        self.chance = min(1.0, 1.3 * size / max(expected, 1.0))
         self._found: list[tuple[Tensor, Tensor]] = []
         self._n_found = 0
 
     def offer(self, z: Tensor, weights: Tensor, eligible: Tensor, luck: Tensor) -> None:
         """Draw from codes (m, D) with weights (m,) those that are eligible and have luck, uniform on [0, 1), on their side."""
-        rows = torch.nonzero(eligible & (luck < self._chance)).squeeze(1)
+        rows = torch.nonzero(eligible & (luck < self.chance)).squeeze(1)
         self._found.append((z[rows], weights[rows]))
         self._n_found += len(rows)
         while self._n_found > 2 * self._size:  # halve the chance and, to be fair, drop each code found so far with it
@@ -236,7 +236,7 @@ class _Sampler:
             kept = torch.from_numpy(self._rng.random(len(z)) < 0.5).to(z.device)
             self._found = [(z[kept], weights[kept])]
             self._n_found = int(kept.sum())
-            self._chance /= 2
+            self.chance /= 2
 
     def _all(self) -> tuple[Tensor, Tensor]:
         z, weights = zip(*self._found, strict=True)
@@ -247,7 +247,10 @@ class _Sampler:
         return self._all() if self._n_found > 1 else None
 
 
-def _luck(rng: np.random.Generator, like: Tensor) -> Tensor:
+def _luck(samplers: Iterable[_Sampler], rng: np.random.Generator, like: Tensor) -> Tensor:
+    """A number for each row; all the best where nothing is sampled, so that small data leave the generator alone."""
+    if all(sampler.chance >= 1.0 for sampler in samplers):
+        return torch.zeros(len(like), device=like.device)
     return torch.from_numpy(rng.random(len(like), dtype=np.float32)).to(like.device)
 
 
@@ -291,7 +294,7 @@ class _Adoption:
         lost = SuffStats(lost.counts, lost.sum_z, lost.sum_zz, lost.entropy + split)
         self._current = self._current + concat([lost, gained])
         # what the children take is collected at once, so that those that are born can be split in the very next lap
-        z, luck = features[:, : self._family.dim], _luck(self._rng, mass)
+        z, luck = features[:, : self._family.dim], _luck(self._samplers, self._rng, mass)
         for j, sampler in enumerate(self._samplers):
             sampler.offer(z, taken[:, j], q[:, j] * view.resp[rows, self._k] > COLLECT_ABOVE, luck)
 
@@ -349,7 +352,7 @@ class BirthStudy:
             adoption.observe(view)
         if not self._wanted:
             return
-        z, luck = view.features[:, : self._dim], _luck(self._rng, view.resp)
+        z, luck = view.features[:, : self._dim], _luck((s for _, _, s in self._wanted), self._rng, view.resp)
         for k, _, sampler in self._wanted:
             resp = view.resp[:, k]
             sampler.offer(z, view.weighted(resp), resp > COLLECT_ABOVE, luck)
