@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,7 +13,9 @@ from diva.mixture.local import MEMBER_ABOVE, View
 from diva.mixture.moves.base import Agenda, Candidate, Key, MoveRecord, Proposal, joint_entropy_floor, x_log_x
 from diva.mixture.moves.merge import joining_proposal
 from diva.mixture.state import MixtureState
-from diva.mixture.stats import SuffStats, concat
+from diva.mixture.stats import SuffStats, add_up, concat
+
+TAKES = 0.05  # share of a deleted component's mass from which the lineage names who took it
 
 
 @dataclass(frozen=True)
@@ -26,28 +28,33 @@ class Delete:
         How many components may share what the deleted one held.
     worst_cost : float
         A component is considered if joining it whole to its best partner would cost at most this many nats a sample.
+    light : float
+        So is one with less than this share of the mean mass, and all others may share what it held: a broad component that
+        gathers a few outliers of many others has no near neighbour.
     max_considered : int
-        Components considered in one lap, the cheapest first.
+        Components considered in one lap, light ones first, then the cheapest.
     """
 
     n_neighbours: int = 5
     worst_cost: float = 1.0
+    light: float = 0.05
     max_considered: int = 5
 
     def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> DeleteStudy:
         """Choose components that others come near to describing."""
         if state.n_components < 3:  # with two, a merge says all
             return DeleteStudy(state, [])
-        cost, near = (-state.merge_scores).sort(dim=1)
-        cost_per_sample = cost[:, 0] / state.total.counts.clamp_min(1e-300)
-        considered = [
-            k
-            for k in cost_per_sample.argsort().tolist()
-            if cost_per_sample[k] < self.worst_cost and not agenda.rests(("delete", state.ids[k]), float(state.total.counts[k]))
-        ]
-        near = near[:, : min(self.n_neighbours, state.n_components - 1)]
-        deletions = [_Deletion(state, k, near[k].tolist()) for k in considered[: self.max_considered]]
-        return DeleteStudy(state, deletions)
+        masses = state.total.counts
+        cost, near = (-state.merge_scores).sort(dim=1)  # a component's own cost is infinite, so it comes last
+        cost_per_sample = cost[:, 0] / masses.clamp_min(1e-300)
+        light = masses < self.light * masses.mean()
+        worth = torch.where(light, -torch.inf, cost_per_sample)
+        deletions = []
+        for k in worth.argsort(stable=True).tolist():
+            if worth[k] < self.worst_cost and not agenda.rests(("delete", state.ids[k]), float(masses[k])):
+                n_near = state.n_components - 1 if light[k] else min(self.n_neighbours, state.n_components - 1)
+                deletions.append(_Deletion(state, k, near[k, :n_near].tolist()))
+        return DeleteStudy(state, deletions[: self.max_considered])
 
 
 class DeleteStudy:
@@ -131,7 +138,11 @@ class _Deletion:
         gone, (heir, *others) = state.position(self.key[1]), (state.position(i) for i in self._ids)
         past = self._blank()
         past.entropy[0] = joint_entropy_floor(state.past, heir, gone)
-        return joining_proposal("delete", state, heir, gone, tuple(self._deltas), past, others)
+        received = add_up(self._deltas).counts  # of the heir: less what the others take of the whole
+        received[0] += state.total.counts[gone]
+        takers = [self._ids[j] for j in received.argsort(descending=True).tolist() if received[j] >= TAKES * received.sum()]
+        proposal = joining_proposal("delete", state, heir, gone, tuple(self._deltas), past, others)
+        return replace(proposal, parents=(self.key[1],), children=tuple(takers))
 
     def accepted(self, record: MoveRecord) -> None:
         """Nothing is left to do."""

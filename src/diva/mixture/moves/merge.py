@@ -135,6 +135,5 @@ def joining_proposal(
     assignment = torch.tensor([k - (k > gone) for k in range(state.n_components)])
     assignment[gone] = assignment[survivor]
     positions = assignment[[survivor, *others]]
-    parents = (state.ids[survivor], state.ids[gone])
-    children = (state.ids[survivor], *(state.ids[k] for k in others))
+    parents, children = (state.ids[survivor], state.ids[gone]), (state.ids[survivor],)
     return Proposal(move, parents, children, Edit(assignment, ids, positions), deltas, past_delta)
