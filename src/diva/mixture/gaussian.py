@@ -88,8 +88,8 @@ class GaussianFamily(ABC):
 
     def empty(self, n_components: int = 1) -> SuffStats:
         """Statistics of ``n_components`` components that have seen nothing."""
-        zeros = self.m0.new_zeros(n_components)
-        return self.stats(zeros, self.m0.new_zeros(n_components, self.n_features), zeros)
+        counts, entropy = self.m0.new_zeros(n_components), self.m0.new_zeros(n_components)
+        return self.stats(counts, self.m0.new_zeros(n_components, self.n_features), entropy)
 
     def means(self, stats: SuffStats) -> Tensor:
         """Posterior means, (K, D)."""

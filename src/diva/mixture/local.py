@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from diva.mixture.stats import SuffStats
 from diva.mixture.threads import threads_for
 
 # numbers of one chunk that should stay in a core's cache between the two products
-CHUNK_NUMBERS = 1 << 20
+CHUNK_NUMBERS = 1 << 21
 # float32 keeps a log-likelihood to about 1e-3 up to this squared ratio of position to width; beyond, products are float64
 FLOAT32_AMPLIFICATION = 2e3
 # responsibility from which moves look at a code one by one; what they do with less is coarser, and just as exact in the bound
@@ -69,6 +69,11 @@ class View:
 class Observer(Protocol):
     """Something that watches a visit, chunk by chunk."""
 
+    @property
+    def precise(self) -> bool:
+        """Whether it needs views in float64."""
+        ...
+
     def observe(self, view: View) -> None:
         """Take in one chunk."""
         ...
@@ -113,6 +118,8 @@ class Posterior:
 def visit(posterior: Posterior, block: Block, observers: Sequence[Observer] = ()) -> SuffStats:
     """Summarize one batch under the posterior, letting observers watch."""
     family = posterior.family
+    if any(observer.precise for observer in observers):
+        posterior = replace(posterior, precise=True)
     counts, products, entropy = (
         torch.zeros(shape, dtype=torch.float64, device=family.m0.device)
         for shape in (posterior.n_components, (posterior.n_components, family.n_features), posterior.n_components)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from diva.mixture.bound import joining_gains
 from diva.mixture.gaussian import GaussianFamily, Linear
-from diva.mixture.local import View
+from diva.mixture.local import FLOAT32_AMPLIFICATION, View
 from diva.mixture.moves.base import Agenda, Candidate, Edit, Key, MoveRecord, Proposal, x_log_x
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats, concat
@@ -47,15 +47,16 @@ class Birth:
     def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> BirthStudy:
         """Create children for what was collected, and choose what to collect next."""
         adoptions = []
+        seed = int(rng.integers(2**63))  # one draw a lap, however many rows: repeated rows then equal weighted ones
         for parent, (z, weights) in sorted(agenda.targets.items()):
             if parent not in state.ids:
                 continue
             k = state.position(parent)
-            children = create(state, k, z, weights, self, rng)
+            children = create(state, k, z, weights, self, np.random.default_rng([seed, parent]))
             if children is None:
                 agenda.failed(("birth", parent), float(state.total.counts[k]))
             else:
-                adoptions.append(_Adoption(state, k, children, self, agenda, rng))
+                adoptions.append(_Adoption(state, k, children, self, agenda, np.random.default_rng([seed, parent, 1])))
         agenda.targets.clear()
         adopting = {adoption.key[1] for adoption in adoptions}
         full = state.n_components >= self.max_components
@@ -67,7 +68,7 @@ class Birth:
             and (not state.memo or state.total.counts[k] > 2 * self.min_mass)
             and not agenda.rests(("birth", component), float(state.total.counts[k]))
         ]
-        return BirthStudy(state, adoptions, wanted, self, agenda, rng)
+        return BirthStudy(state, adoptions, wanted, self, agenda, np.random.default_rng(seed))
 
 
 @dataclass(frozen=True)
@@ -82,11 +83,14 @@ class Children:
         Mass each can expect.
     heir : int
         The child that keeps the parent's id and all that no other child claims.
+    precise : bool
+        Whether a child is too tight for float32.
     """
 
     scores: Linear
     masses: Tensor
     heir: int
+    precise: bool
 
     def __len__(self) -> int:
         return len(self.scores.offset)
@@ -125,7 +129,8 @@ def create(
     if anchor is not None:
         stats = stats + _padded(anchor, len(stats))
     _, scores = _responsibilities(family, alpha, features[:1], stats)
-    return Children(scores, stats.counts, heir=0 if anchored else int(stats.counts.argmax()))
+    heir = 0 if anchored else int(stats.counts.argmax())
+    return Children(scores, stats.counts, heir, precise=family.amplification(stats) > FLOAT32_AMPLIFICATION)
 
 
 def _seed(z: Tensor, weights: Tensor, n_fresh: int, rng: np.random.Generator) -> Tensor:
@@ -263,6 +268,7 @@ class _Adoption:
         self._parent = state.ids[k]
         self.key: Key = ("birth", self._parent)
         self.touches = frozenset([self._parent])
+        self.precise = children.precise
         self._k, self._family, self._children = k, state.family, children
         self._agenda, self._rng = agenda, rng
         self._max_components = options.max_components
@@ -340,6 +346,11 @@ class BirthStudy:
         self._masses = state.total.counts.tolist()
         present = state.total.counts - state.past.counts if state.memo else torch.ones_like(state.total.counts)
         self._wanted = [(k, state.ids[k], _Sampler(options.n_collected, float(present[k]), rng)) for k in wanted]
+
+    @property
+    def precise(self) -> bool:
+        """Whether one of the children is too tight for float32."""
+        return any(adoption.precise for adoption in self._adoptions)
 
     @property
     def busy(self) -> bool:

@@ -66,6 +66,8 @@ class DeleteStudy:
         self._gone = torch.tensor([d.gone for d in deletions], dtype=torch.long, device=device)
         self._heirs = torch.tensor([d.neighbours[0] for d in deletions], dtype=torch.long, device=device)
 
+    precise = False
+
     @property
     def busy(self) -> bool:
         """Whether there is a component to consider."""
@@ -137,7 +139,7 @@ class _Deletion:
         """Hand everything to the heir, then correct by what the others take."""
         gone, (heir, *others) = state.position(self.key[1]), (state.position(i) for i in self._ids)
         past = self._blank()
-        past.entropy[0] = joint_entropy_floor(state.past, heir, gone)
+        past.entropy[0] = joint_entropy_floor(state.past, heir, gone)  # this blank is nobody else's
         received = add_up(self._deltas).counts  # of the heir: less what the others take of the whole
         received[0] += state.total.counts[gone]
         takers = [self._ids[j] for j in received.argsort(descending=True).tolist() if received[j] >= TAKES * received.sum()]

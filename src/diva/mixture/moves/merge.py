@@ -69,6 +69,8 @@ class MergeStudy:
         self._deltas: list[Tensor] = []
         self._current = torch.zeros(len(pairs), dtype=torch.float64, device=self._a.device)
 
+    precise = False
+
     @property
     def busy(self) -> bool:
         """Whether there is a pair to look at."""
@@ -109,7 +111,7 @@ class _Pair:
             survivor,
             gone,
             tuple(_entropy_only(state, e) for e in self._entropy_deltas),
-            _entropy_only(state, torch.tensor(floor)),
+            _entropy_only(state, torch.tensor(floor, dtype=torch.float64)),
         )
 
     def accepted(self, record: MoveRecord) -> None:

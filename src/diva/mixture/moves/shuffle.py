@@ -25,7 +25,7 @@ class Shuffle:
 class ShuffleStudy:
     """Looks at no data."""
 
-    busy = False
+    busy = precise = False
 
     def observe(self, view: View) -> None:
         """Nothing to observe."""
