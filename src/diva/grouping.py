@@ -740,6 +740,6 @@ def _check_resolution(resolution: float) -> None:
 
 def _integers(values: Any) -> IntArray:
     numbers = np.array(values, dtype=np.float64)
-    if not np.isfinite(numbers).all() or (numbers != np.round(numbers)).any():
+    if not (np.abs(numbers) < 2**53).all() or (numbers != np.round(numbers)).any():
         raise ValueError(f"Expected whole numbers, but got {values}.")
     return numbers.astype(np.int64)

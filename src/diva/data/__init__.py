@@ -1,6 +1,14 @@
 """Arrays and streams in; no model."""
 
-from diva.data.batches import ArrayBatches, Rows, StreamBatches, is_batch_source
+from diva.data.batches import ArrayBatches, Rows, StreamBatches, is_batch_source, to_numpy
 from diva.data.synthetic import GaussianMixtureTruth, make_gaussian_mixture
 
-__all__ = ["ArrayBatches", "GaussianMixtureTruth", "Rows", "StreamBatches", "is_batch_source", "make_gaussian_mixture"]
+__all__ = [
+    "ArrayBatches",
+    "GaussianMixtureTruth",
+    "Rows",
+    "StreamBatches",
+    "is_batch_source",
+    "make_gaussian_mixture",
+    "to_numpy",
+]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 
 MIN_BATCH_ROWS = 10_000
 MAX_BATCHES = 20
@@ -23,10 +24,13 @@ class Rows:
     ----------
     values : array of shape (m, D), float32 or float64
     weights : array of shape (m,) or None
+    first : int
+        Number of the first row in the source, for messages.
     """
 
     values: NDArray[Any]
     weights: NDArray[Any] | None = None
+    first: int = 0
 
     def __len__(self) -> int:
         return len(self.values)
@@ -35,7 +39,7 @@ class Rows:
         """Cut into runs of at most ``n_rows``."""
         for i in range(0, len(self), n_rows):
             part = slice(i, i + n_rows)
-            yield Rows(self.values[part], None if self.weights is None else self.weights[part])
+            yield Rows(self.values[part], None if self.weights is None else self.weights[part], self.first + i)
 
 
 class ArrayBatches:
@@ -62,11 +66,12 @@ class ArrayBatches:
 def _release_pages(values: NDArray[Any]) -> None:
     """Let the system take back what was read of a mapped file; else the whole file ends up in resident memory."""
     base: Any = values
+    file_has_it_all = False  # an anonymous or copy-on-write mapping holds the only copy of its numbers: never let go of those
     while isinstance(base, np.ndarray):
-        if isinstance(base, np.memmap) and base.mode == "c":
-            return  # private pages hold the only copy of what was written to them
+        if isinstance(base, np.memmap):
+            file_has_it_all = base.mode in ("r", "r+", "w+")
         base = base.base
-    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+    if file_has_it_all and isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
         base.madvise(mmap.MADV_DONTNEED)
 
 
@@ -89,6 +94,7 @@ class StreamBatches:
 
     def __iter__(self) -> Iterator[Rows]:
         n_features: int | None = None
+        n_rows = 0
         for number, item in enumerate(self._source):
             values = _as_rows(item, f"batch {number}")
             if n_features is not None and values.shape[1] != n_features:
@@ -98,16 +104,23 @@ class StreamBatches:
                 )
             n_features = values.shape[1]
             if len(values):
-                yield Rows(values)
+                yield Rows(values, first=n_rows)
+            n_rows += len(values)
 
 
 def _as_rows(item: Any, name: str) -> NDArray[Any]:
-    if isinstance(item, list | tuple) and len(item) == 1:  # a DataLoader over a TensorDataset yields [x]
-        item = item[0]
+    if isinstance(item, list | tuple) and len(item) and getattr(item[0], "ndim", 0) == 2:
+        if len(item) > 1:
+            raise ValueError(f"Expected {name} to be one array, got {len(item)}. Leave labels out of the source.")
+        item = item[0]  # a DataLoader over a TensorDataset yields [x]
+    if sparse.issparse(item):
+        raise ValueError(f"Expected {name} to be dense, got a sparse {type(item).__name__}. Use its toarray method.")
     if isinstance(item, torch.Tensor):
-        item = item.detach().cpu().numpy()
+        item = to_numpy(item)
     try:
         values = np.asarray(item)
+        if values.dtype.kind == "c":
+            raise ValueError("complex numbers are not supported")
         if values.dtype not in (np.float32, np.float64):
             values = values.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -118,6 +131,12 @@ def _as_rows(item: Any, name: str) -> NDArray[Any]:
             "A single feature is a column: reshape with x.reshape(-1, 1)."
         )
     return values
+
+
+def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
+    """A tensor as an array; numpy has no bfloat16."""
+    tensor = tensor.detach().cpu()
+    return tensor.float().numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
 def is_batch_source(data: Any) -> bool:

@@ -18,14 +18,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from diva.archive import Archive, write_archive
-from diva.data import ArrayBatches, Rows, StreamBatches, is_batch_source
-from diva.exceptions import ComponentLimitWarning, InterruptedFitWarning
+from diva.data import ArrayBatches, Rows, StreamBatches, is_batch_source, to_numpy
+from diva.exceptions import ComponentLimitWarning, DataChangedError, InterruptedFitWarning
 from diva.grouping import Hierarchy, group, neighbour_walk
 from diva.mixture.frame import Frame, FramedBatches, FramedBlock, measure
-from diva.mixture.gaussian import make_family
+from diva.mixture.gaussian import NormalGamma, make_family
 from diva.mixture.laps import LapRecord, MixtureFit, fit_mixture
 from diva.mixture.moves import Birth, Delete, Merge, Move, MoveRecord, Shuffle
-from diva.mixture.saving import mixture_from_archive, mixture_to_archive
+from diva.mixture.saving import mixture_from_archive, mixture_to_archive, record_from_plain
 from diva.mixture.state import MixtureState
 from diva.mixture.sticks import expected_weights, stick_posterior
 from diva.mixture.threads import one_thread, threads_for
@@ -171,21 +171,27 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             Only with an array.
         """
         self._check_params()
-        source = self._source(X, sample_weight, reset=True)
+        warm = self.warm_start and hasattr(self, "_state")
+        source = self._source(X, sample_weight, reset=not warm)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        if self.warm_start and hasattr(self, "_state"):
-            return self._run(source, self._state.forgetting_data(), rng, (), ())
-        self._frame = measure(source)
-        n_features = len(self._frame.origin)
+        measured = measure(source)
+        if warm:
+            self._check_family()
+            measured.check_within_reach_of(self._frame)
+            return self._run(source, measured.n_rows, self._frame, self._state.forgetting_data(), rng, (), ())
+        n_features = len(measured.frame.origin)
+        if n_features != self.n_features_in_:
+            raise DataChangedError(f"The source had {self.n_features_in_} features at first and has {n_features} now.")
         zeros = torch.zeros(n_features, dtype=torch.float64, device=self._device())
         family = make_family(
             self.covariance_type,
             m0=zeros,
             variance=zeros + self.covariance_scale,
-            kappa0=self.mean_precision,
+            kappa0=float(self.mean_precision),
             nu0=self._check_degrees_of_freedom(n_features),
         )
-        return self._run(source, MixtureState.start(family, self.concentration), rng, (), ())
+        init = MixtureState.start(family, float(self.concentration))
+        return self._run(source, measured.n_rows, measured.frame, init, rng, (), ())
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Go on with new data; the first call is a fit.
@@ -197,43 +203,58 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "_state"):
             return self.fit(X, y, sample_weight)
         self._check_params()
+        self._check_family()
         source = self._source(X, sample_weight, reset=False)
-        measure(source)  # for its checks: the prior and its frame stay
+        measured = measure(source)
+        measured.check_within_reach_of(self._frame)  # the prior and its frame stay
         rng = np.random.default_rng([check_random_state(self.random_state).randint(2**31), len(self.history_)])
-        return self._run(source, self._state, rng, self.history_, self.lineage_)
+        return self._run(source, measured.n_rows, self._frame, self._state, rng, self.history_, self.lineage_)
 
     @one_thread()
     def _run(
         self,
         source: Iterable[Rows],
+        n_rows: int,
+        frame: Frame,
         init: MixtureState,
         rng: np.random.Generator,
         history: Sequence[LapRecord],
         lineage: Sequence[MoveRecord],
     ) -> Self:
-        batches = FramedBatches(source, self._frame, self._device())
-        fit = fit_mixture(
-            batches,
-            init,
-            rng,
-            moves=self._moves(),
-            max_laps=self.max_laps,
-            tol=self.tol,
-            on_lap=_print_lap if self.verbose else None,
-            first_lap=len(history),
-        )
+        batches = FramedBatches(source, frame, self._device())
+        try:
+            fit = fit_mixture(
+                batches,
+                init,
+                rng,
+                moves=self._moves(),
+                max_laps=self.max_laps,
+                tol=self.tol,
+                on_lap=(lambda lap, moves: _print_lap(_in_data_units(lap, frame), moves)) if self.verbose else None,
+                first_lap=len(history),
+            )
+        except KeyboardInterrupt:  # in the first lap, before anything was learnt
+            if not hasattr(self, "_state"):
+                raise
+            warnings.warn(
+                "The fit was interrupted in its first lap; the model is as before.", InterruptedFitWarning, stacklevel=3
+            )
+            return self
         self._warn(fit)
-        self._state = fit.state.with_memo_as_past()
-        self.history_ = [*history, *(self._in_data_units(r) for r in fit.history)]
+        self._frame, self._state = frame, fit.state.with_memo_as_past()
+        self.history_ = [*history, *(_in_data_units(lap, frame) for lap in fit.history)]
         self.lineage_ = [*lineage, *fit.lineage]
-        self._look_once_more(batches, rng)
+        old_masses = fit.state.past.counts.cpu().numpy()
+        self._look_once_more(batches, n_rows, old_masses, rng)
         return self
 
-    def _look_once_more(self, batches: FramedBatches, rng: np.random.Generator) -> None:
+    def _look_once_more(
+        self, batches: FramedBatches, n_rows: int, old_masses: NDArray[np.float64], rng: np.random.Generator
+    ) -> None:
         """Label the data with the final mixture; group its components if asked to."""
         labels, points, resps = [], [], []
-        n_rows = sum(len(block.rows) for block in batches) if self.grouping else 0
-        chance = WALK_SAMPLES / max(n_rows, 1)
+        past_share = float(old_masses.sum() / self._state.total.counts.sum())
+        chance = WALK_SAMPLES * (1.0 - past_share) / n_rows
         for block in batches:
             for z, resp in self._responsibilities(block):
                 labels.append(resp.argmax(1).cpu().numpy())
@@ -242,8 +263,17 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                     points.append(z[drawn].cpu().numpy())
                     resps.append(resp[drawn].cpu().numpy())
         self.component_labels_ = np.concatenate(labels)
+        if len(self.component_labels_) != n_rows:
+            raise DataChangedError(
+                f"The source had {n_rows} rows when it was measured and {len(self.component_labels_)} at last."
+            )
         self.hierarchy_ = None
         if self.grouping:
+            if (n_drawn := round(min(WALK_SAMPLES, n_rows / (1.0 - past_share)) * past_share)) > 0:
+                # data that are gone take part through draws of the components that remember them
+                z = self._draw_codes(n_drawn, old_masses, rng)
+                points.append(z.cpu().numpy())
+                resps.append(self._state.posterior.responsibilities(z).cpu().numpy())
             walk = neighbour_walk(np.concatenate(points), np.concatenate(resps))
             self.hierarchy_ = group(walk, self.resolution, rng)
         self._publish()
@@ -258,18 +288,12 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.weights_ = (weights / weights.sum()).cpu().numpy()
         self.means_ = self._frame.leave(family.means(total)).numpy()
         unit = self._frame.unit
-        square = unit**2 if self.covariance_type == "diag" else torch.outer(unit, unit)
+        square = unit**2 if isinstance(family, NormalGamma) else torch.outer(unit, unit)
         self.covariances_ = (family.covariances(total).cpu() * square).numpy()
         self.elbo_ = state.elbo - float(total.counts.sum()) * self._frame.log_volume
         groups = self._groups(None)
         self.n_clusters_ = int(groups.max()) + 1
         self.labels_ = groups[self.component_labels_]
-
-    def _in_data_units(self, record: LapRecord) -> LapRecord:
-        """The bound of the data, not of their codes in the frame."""
-        mass = record.elbo / record.elbo_per_sample if record.elbo_per_sample else 0.0
-        volume = self._frame.log_volume
-        return replace(record, elbo=record.elbo - mass * volume, elbo_per_sample=record.elbo_per_sample - volume)
 
     def _moves(self) -> tuple[Move, ...]:
         chosen = (
@@ -295,7 +319,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        if fit.state.n_components >= self.max_components > 1 and self.births:
+        if fit.crowded or fit.state.n_components >= self.max_components > 1:
             warnings.warn(
                 f"The mixture has reached max_components={self.max_components} and may want more. Raise it, lower the "
                 "concentration, or check the data for duplicates and extreme values.",
@@ -393,7 +417,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         weights = np.where(allowed, self.weights_, 0.0)
         drawn = np.repeat(np.arange(len(weights)), rng.multinomial(n_samples, weights / weights.sum()))
         noise = rng.standard_normal((n_samples, self.n_features_in_))
-        if self.covariance_type == "diag":
+        if self.covariances_.ndim == 2:
             X = self.means_[drawn] + noise * np.sqrt(self.covariances_[drawn])
         else:
             factors = np.linalg.cholesky(self.covariances_)
@@ -405,7 +429,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         document, tensors = mixture_to_archive(self._state, self._frame)
         document |= {
-            "params": {**self.get_params(), "random_state": _plain_seed(self.random_state)},
+            "params": {name: _plain_param(value) for name, value in self.get_params().items()}
+            | {"covariance_type": "diag" if isinstance(self._state.family, NormalGamma) else "full"},
             "feature_names": [str(n) for n in getattr(self, "feature_names_in_", ())],
             "hierarchy": None if self.hierarchy_ is None else self.hierarchy_.to_dict(),
             "lineage": [asdict(r) for r in self.lineage_],
@@ -419,25 +444,53 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Rebuild a model; raises KeyError, TypeError or ValueError if the contents do not fit together."""
         document = archive.document
         model = cls(**document["params"])
+        if set(document["params"]) != set(model.get_params()):
+            raise ValueError("parameters are missing")
         model._check_params()
-        model._state, model._frame = mixture_from_archive(document, archive.tensors, model.covariance_type, model._device())
+        model._state, model._frame = mixture_from_archive(document, archive.tensors, model._device())
+        model._check_family()
+        if not all(isinstance(document[name], list) for name in ("feature_names", "lineage", "history")):
+            raise TypeError("names and records should be lists")
         model.n_features_in_ = model._state.family.dim
-        if document["feature_names"]:
-            model.feature_names_in_ = np.array(document["feature_names"], dtype=object)
-        model.lineage_ = [MoveRecord(**_tuples(r)) for r in document["lineage"]]
-        model.history_ = [LapRecord(**r) for r in document["history"]]
+        names = document["feature_names"]
+        if names:
+            if len(names) != model.n_features_in_ or not all(isinstance(name, str) for name in names):
+                raise ValueError("there should be one name for each feature")
+            model.feature_names_in_ = np.array(names, dtype=object)
+        model.lineage_ = [record_from_plain(MoveRecord, r) for r in document["lineage"]]
+        model.history_ = [record_from_plain(LapRecord, r) for r in document["history"]]
         model.hierarchy_ = None if document["hierarchy"] is None else Hierarchy.from_dict(document["hierarchy"])
         model.component_labels_ = archive.tensors["component_labels"].numpy()
         n_components = model._state.n_components
         labels = model.component_labels_
-        if labels.ndim != 1 or (labels.size and not 0 <= labels.min() <= labels.max() < n_components):
+        if (
+            labels.ndim != 1
+            or labels.dtype != np.int64
+            or (labels.size and not 0 <= labels.min() <= labels.max() < n_components)
+        ):
             raise ValueError("labels name components that do not exist")
         if model.hierarchy_ is not None and model.hierarchy_.n_components != n_components:
             raise ValueError("the hierarchy is about another number of components")
         model._publish()
+        if not all(np.isfinite(x).all() for x in (model.means_, model.covariances_, model.weights_, model.elbo_)):
+            raise ValueError("the statistics are not those of any data")
         return model
 
     # --- data and parameters
+
+    def _draw_codes(self, n_samples: int, past_counts: NDArray[np.float64], rng: np.random.Generator) -> torch.Tensor:
+        """Draws of the components, in the frame and in proportion to the mass that is past."""
+        family, total = self._state.family, self._state.total
+        chances = past_counts.clip(min=0.0)
+        drawn = rng.choice(len(chances), n_samples, p=chances / chances.sum())
+        noise = torch.from_numpy(rng.standard_normal((n_samples, family.dim))).to(family.m0.device)
+        spread = family.covariances(total)
+        deviation: torch.Tensor = (
+            noise * spread[drawn].sqrt()
+            if spread.ndim == 2
+            else (torch.linalg.cholesky(spread)[drawn] @ noise.unsqueeze(-1)).squeeze(-1)
+        )
+        return family.means(total)[drawn] + deviation
 
     def _source(self, X: Any, sample_weight: Any = None, *, reset: bool) -> Iterable[Rows]:
         """Validated batches of X."""
@@ -451,7 +504,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._check_head(first, reset)
             return source
         if isinstance(X, torch.Tensor):
-            X = X.detach().cpu().numpy()
+            X = to_numpy(X)
         if isinstance(X, np.memmap) and X.ndim == 2 and X.dtype in (np.float32, np.float64) and len(X):
             self._check_head(X, reset)  # the rest is checked batch by batch, without pulling the file into memory
         else:
@@ -511,6 +564,14 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self.degrees_of_freedom
 
+    def _check_family(self) -> None:
+        fitted = "diag" if isinstance(self._state.family, NormalGamma) else "full"
+        if self.covariance_type != fitted:
+            raise ValueError(
+                f"The components were fitted with covariance_type={fitted!r} and cannot go on with {self.covariance_type!r}. "
+                "Set it back, or fit anew with warm_start=False."
+            )
+
     def _check_params(self) -> None:
         for name in ("concentration", "covariance_scale", "mean_precision", "tol"):
             value = getattr(self, name)
@@ -527,8 +588,12 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"degrees_of_freedom should be a number or None, got {self.degrees_of_freedom!r}.")
         if self.resolution != "auto" and not (_is_number(self.resolution) and self.resolution > 0):
             raise ValueError(f'resolution should be "auto" or a positive number, got {self.resolution!r}.')
+        for name in ("births", "merges", "deletes", "shuffles", "warm_start", "verbose"):
+            if not isinstance(getattr(self, name), bool | np.bool_ | int):
+                raise ValueError(f"{name} should be True or False, got {getattr(self, name)!r}.")
+        check_random_state(self.random_state)
         try:
-            torch.empty(1, dtype=torch.float64, device=self._device())
+            torch.zeros(1, dtype=torch.float64, device=self._device()).item()
         except (RuntimeError, TypeError, AssertionError) as error:
             reason = str(error).splitlines()[0]
             raise ValueError(f'device={self.device!r} cannot be used here ({reason}). Try "cpu" or "auto".') from error
@@ -545,12 +610,20 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def _plain_seed(random_state: Any) -> int | None:
-    return int(random_state) if isinstance(random_state, Integral) else None
+def _plain_param(value: Any) -> Any:
+    """A parameter as JSON can hold it; a random state that is no number is not kept."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, torch.device):
+        return str(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else None
 
 
-def _tuples(record: dict[str, Any]) -> dict[str, Any]:
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
+def _in_data_units(record: LapRecord, frame: Frame) -> LapRecord:
+    """The bound of the data, not of their codes in the frame."""
+    mass = record.elbo / record.elbo_per_sample if record.elbo_per_sample else 0.0
+    volume = frame.log_volume
+    return replace(record, elbo=record.elbo - mass * volume, elbo_per_sample=record.elbo_per_sample - volume)
 
 
 def _print_lap(record: LapRecord, moves: Sequence[MoveRecord]) -> None:

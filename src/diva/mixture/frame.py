@@ -13,6 +13,7 @@ from diva.data import Rows
 
 # far outside anything seen in a fit (a standard score is at most sqrt(n)); keeps squares finite in float32
 FARTHEST = 1e7
+HEAVIEST = 1e30  # sum of weights
 MEASURE_ROWS = 1 << 16
 
 
@@ -36,10 +37,26 @@ class Frame:
         """Log of the volume of the unit cell: densities per unit are this much larger than densities of the data."""
         return float(self.unit.log().sum())
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether differences of float32 numbers could overflow."""
+        return bool((self.unit > 1e30).any())
+
     def enter(self, rows: Rows, device: torch.device) -> tuple[Tensor, Tensor | None]:
-        """Bring rows into the frame; float32 stays float32."""
-        values = rows.values if rows.values.flags.writeable else np.array(rows.values)
-        x = torch.from_numpy(values).to(device)
+        """Bring rows into the frame; float32 stays float32.
+
+        Raises
+        ------
+        ValueError
+            If the rows are of another width, or not finite.
+        """
+        if rows.values.shape[1] != len(self.origin):
+            raise ValueError(f"X has {rows.values.shape[1]} features, but DPMixture is expecting {len(self.origin)} features.")
+        x = torch.from_numpy(_plain(rows.values)).to(device)
+        if not bool(torch.isfinite(x.sum())):  # one cheap pass; a sum may also overflow
+            _check_finite(rows)
+        if self.is_wide:
+            x = x.double()
         # subtracting first is exact where x is near the origin; the origin of float32 data is a float32 number
         z = (x - self.origin.to(device, x.dtype)) / self.unit.to(device, x.dtype)
         weights = None if rows.weights is None else torch.from_numpy(np.array(rows.weights)).to(device)
@@ -77,7 +94,34 @@ class FramedBatches:
             yield FramedBlock(rows, self.frame, self.device)
 
 
-def measure(source: Iterable[Rows]) -> Frame:
+@dataclass(frozen=True)
+class Measurement:
+    """What one pass over some data tells.
+
+    Attributes
+    ----------
+    frame : Frame
+    n_rows : int
+    lowest, highest : ndarray of shape (D,)
+    """
+
+    frame: Frame
+    n_rows: int
+    lowest: np.ndarray
+    highest: np.ndarray
+
+    def check_within_reach_of(self, frame: Frame) -> None:
+        """Raise ValueError if the data lie so far outside another frame that their squares would be lost."""
+        origin, unit = frame.origin.numpy(), frame.unit.numpy()
+        distance = np.maximum(np.abs(self.lowest - origin), np.abs(self.highest - origin)) / unit
+        if distance.max() > FARTHEST:
+            raise ValueError(
+                f"Feature {distance.argmax()} of the new data lies up to {distance.max():.1g} standard deviations of the first "
+                "data away from them, too far for one mixture. Fit all data anew, or check for another unit."
+            )
+
+
+def measure(source: Iterable[Rows]) -> Measurement:
     """Find the frame of some data, in one pass and float64.
 
     Raises
@@ -86,17 +130,18 @@ def measure(source: Iterable[Rows]) -> Frame:
         If there are no rows, no weight, or numbers that are not finite or too large to square.
     """
     mass, n_rows = 0.0, 0
-    mean = m2 = np.zeros(0)
+    mean = m2 = lowest = highest = np.zeros(0)
     single = True
     for rows in source:
         for piece in rows.pieces(MEASURE_ROWS):
+            _check_finite(piece)
             single &= piece.values.dtype == np.float32
             x = piece.values.astype(np.float64)
             w = np.ones(len(x)) if piece.weights is None else np.asarray(piece.weights, dtype=np.float64)
             if n_rows == 0:
-                mean, m2 = x[0].copy(), np.zeros(x.shape[1])
-            _check_finite(x, n_rows)
+                mean, m2, lowest, highest = x[0].copy(), np.zeros(x.shape[1]), x[0], x[0]
             n_rows += len(x)
+            lowest, highest = np.minimum(lowest, x.min(axis=0)), np.maximum(highest, x.max(axis=0))
             if (piece_mass := float(w.sum())) == 0.0:
                 continue
             with np.errstate(over="ignore", invalid="ignore"):
@@ -108,8 +153,8 @@ def measure(source: Iterable[Rows]) -> Frame:
             mass += piece_mass
     if n_rows == 0:
         raise ValueError("Expected at least one sample, got none.")
-    if mass == 0.0:
-        raise ValueError("Expected at least one sample of positive weight, got weights that sum to zero.")
+    if not 0.0 < mass < HEAVIEST:
+        raise ValueError(f"Expected sample weights with a positive sum below {HEAVIEST:g}, got {mass:g}. Rescale them.")
     with np.errstate(over="ignore", invalid="ignore"):
         unit = np.sqrt(m2 / mass)
     if not (np.isfinite(unit).all() and np.isfinite(mean).all()):
@@ -121,15 +166,20 @@ def measure(source: Iterable[Rows]) -> Frame:
     smallest = 1e-35 if single else 1e-150  # below, squares or their quotients would vanish
     unit[unit <= 10 * np.finfo(np.float64).eps * np.abs(mean) + smallest] = 1.0
     origin = mean.astype(np.float32).astype(np.float64) if single else mean
-    return Frame(torch.from_numpy(origin), torch.from_numpy(unit))
+    return Measurement(Frame(torch.from_numpy(origin), torch.from_numpy(unit)), n_rows, lowest, highest)
 
 
-def _check_finite(x: np.ndarray, first_row: int) -> None:
-    finite = np.isfinite(x)
+def _plain(values: np.ndarray) -> np.ndarray:
+    """An array torch can share: writable, no negative strides."""
+    return values if values.flags.writeable and min(values.strides) >= 0 else np.array(values)
+
+
+def _check_finite(rows: Rows) -> None:
+    finite = np.isfinite(rows.values)
     if not finite.all():
         row, feature = np.argwhere(~finite)[0]
-        found = "NaN" if np.isnan(x[row, feature]) else "infinity"
+        found = "NaN" if np.isnan(rows.values[row, feature]) else "infinity"
         raise ValueError(
-            f"Input X contains {found} (row {first_row + row}, feature {feature}). DPMixture does not accept missing or "
+            f"Input X contains {found} (row {rows.first + row}, feature {feature}). DPMixture does not accept missing or "
             "infinite values: drop or impute them first."
         )

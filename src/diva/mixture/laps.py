@@ -41,6 +41,7 @@ class MixtureFit:
     lineage: tuple[MoveRecord, ...]
     converged: bool
     interrupted: bool
+    crowded: bool
 
 
 def assign_lap(state: MixtureState, batches: Iterable[Block], studies: Sequence[Study]) -> MixtureState:
@@ -51,6 +52,10 @@ def assign_lap(state: MixtureState, batches: Iterable[Block], studies: Sequence[
         state = state.revisit(batch, visit(posterior, block, studies))
         for study in studies:
             study.end_batch()
+    if not state.memo:
+        raise DataChangedError(
+            "The source had rows when it was measured and has none now. Pass something that can be iterated again and again."
+        )
     return state
 
 
@@ -149,11 +154,13 @@ def fit_mixture(
         else:
             converged = False
     except KeyboardInterrupt:
+        if not history:
+            raise  # nothing has been learnt yet
         interrupted = True
-        state = state.refreshed() if history else init
+        state = state.refreshed()
     if any(isinstance(move, Shuffle) for move in moves):
         state = state.in_canonical_order()
-    return MixtureFit(state, tuple(history), tuple(lineage), converged, interrupted)
+    return MixtureFit(state, tuple(history), tuple(lineage), converged, interrupted, agenda.crowded)
 
 
 def _lap_record(lap: int, state: MixtureState, mass: float, records: Sequence[MoveRecord]) -> LapRecord:

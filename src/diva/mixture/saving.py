@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor
@@ -13,6 +13,8 @@ from diva.mixture.gaussian import GaussianFamily, NormalGamma, NormalWishart
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
 
+Record = TypeVar("Record")
+
 _STATS = ("counts", "sum_z", "sum_zz", "entropy")
 
 
@@ -21,6 +23,7 @@ def mixture_to_archive(state: MixtureState, frame: Frame) -> tuple[dict[str, Any
     family = state.family
     spread = family.beta0 if isinstance(family, NormalGamma) else family.psi0  # type: ignore[attr-defined]
     document = {
+        "family": "diag" if isinstance(family, NormalGamma) else "full",
         "alpha": state.alpha,
         "kappa0": family.kappa0,
         "nu0": family.nu0,
@@ -33,13 +36,13 @@ def mixture_to_archive(state: MixtureState, frame: Frame) -> tuple[dict[str, Any
 
 
 def mixture_from_archive(
-    document: Mapping[str, Any], tensors: Mapping[str, Tensor], covariance_type: str, device: torch.device
+    document: Mapping[str, Any], tensors: Mapping[str, Tensor], device: torch.device
 ) -> tuple[MixtureState, Frame]:
     """Put a state together again, checking that its parts fit; raises KeyError, TypeError or ValueError if not."""
     ids = tuple(int(i) for i in document["ids"])
     next_id = int(document["next_id"])
     k, d = len(ids), len(tensors["frame.origin"])
-    full = covariance_type == "full"
+    full = {"diag": False, "full": True}[document["family"]]
     shapes = {
         "past.counts": (k,),
         "past.sum_z": (k, d),
@@ -69,3 +72,24 @@ def mixture_from_archive(
     past = SuffStats(*(tensors[f"past.{name}"] for name in _STATS)).to(device)
     state = MixtureState(family, alpha, past=past, memo=(), total=past, ids=ids, next_id=next_id)
     return state, Frame(tensors["frame.origin"], tensors["frame.unit"])
+
+
+def record_from_plain(kind: type[Record], plain: Any) -> Record:
+    """Rebuild a record from JSON; raises TypeError or ValueError unless every field is there and of its type."""
+    types = get_type_hints(kind)
+    if not isinstance(plain, dict) or set(plain) != set(types):
+        raise ValueError(f"a record of kind {kind.__name__} should have the fields {sorted(types)}")
+    return kind(**{name: _checked(name, plain[name], expected) for name, expected in types.items()})
+
+
+def _checked(name: str, value: Any, expected: Any) -> Any:
+    if get_origin(expected) is tuple:
+        if not isinstance(value, list):
+            raise TypeError(f"{name} should be a list")
+        return tuple(_checked(name, v, get_args(expected)[0]) for v in value)
+    options = get_args(expected) or (expected,)  # int | None has two
+    if float in options and type(value) is int:
+        value = float(value)
+    if type(value) not in options:
+        raise TypeError(f"{name} should be {expected}, is {value!r}")
+    return value

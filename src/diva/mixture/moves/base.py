@@ -120,6 +120,7 @@ class Agenda:
     """
 
     restlessness: float = 0.05
+    crowded: bool = False  # a birth found no room under max_components
     targets: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
     _resting: dict[Key, float] = field(default_factory=dict)
 
@@ -192,6 +193,7 @@ def try_candidates(
             continue
         proposal = candidate.proposal(state)
         if proposal is None:
+            agenda.failed(candidate.key, state.mass_of(candidate.key[1:]))
             continue
         state, record = try_proposal(state, proposal)
         records.append(record)

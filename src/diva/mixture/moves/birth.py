@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -52,7 +52,8 @@ class Birth:
             if parent not in state.ids:
                 continue
             k = state.position(parent)
-            children = create(state, k, z, weights, self, np.random.default_rng([seed, parent]))
+            options = replace(self, n_fresh=min(self.n_fresh, 1 + self.max_components - state.n_components))
+            children = create(state, k, z, weights, options, np.random.default_rng([seed, parent]))
             if children is None:
                 agenda.failed(("birth", parent), float(state.total.counts[k]))
             else:
@@ -233,7 +234,7 @@ class _Sampler:
 
     def offer(self, z: Tensor, weights: Tensor, eligible: Tensor, luck: Tensor) -> None:
         """Draw from codes (m, D) with weights (m,) those that are eligible and have luck, uniform on [0, 1), on their side."""
-        rows = torch.nonzero(eligible & (luck < self.chance)).squeeze(1)
+        rows = torch.nonzero(eligible & (weights > 0) & (luck < self.chance)).squeeze(1)
         self._found.append((z[rows], weights[rows]))
         self._n_found += len(rows)
         while self._n_found > 2 * self._size:  # halve the chance and, to be fair, drop each code found so far with it
@@ -314,6 +315,7 @@ class _Adoption:
         k, n_old = state.position(self._parent), state.n_components
         fresh = tuple(range(state.next_id, state.next_id + len(self._order) - 1))
         if n_old + len(fresh) > self._max_components:
+            self._agenda.crowded = True
             return None
         edit = Edit(
             assignment=torch.arange(n_old),

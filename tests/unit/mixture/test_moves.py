@@ -1,0 +1,119 @@
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diva.mixture.gaussian import make_family
+from diva.mixture.local import summarize
+from diva.mixture.moves.base import Agenda, Edit, Proposal, joint_entropy_floor, try_proposal, x_log_x
+from diva.mixture.state import MixtureState
+from diva.mixture.stats import SuffStats
+
+from ...properties.helpers import assert_close
+from ...properties.strategies import responsibilities, weights
+
+FAMILY = make_family("diag", torch.zeros(1).double(), torch.full((1,), 0.1).double())
+
+
+@st.composite
+def held(draw):
+    """Responsibilities of some rows, and their weights."""
+    n = draw(st.integers(1, 30))
+    resp, w = draw(responsibilities(n, draw(st.integers(2, 4)))), draw(weights(n))
+    return resp, torch.ones(n, dtype=torch.float64) if w is None else w
+
+
+def past_of(resp, w):
+    return summarize(FAMILY, torch.zeros(len(resp), 1), resp, w)
+
+
+@given(held())
+def test_joint_entropy_floor_is_a_lower_bound(case):
+    resp, w = case
+    exact = w @ (x_log_x(resp[:, 0]) + x_log_x(resp[:, 1]) - x_log_x(resp[:, 0] + resp[:, 1]))
+    floor = joint_entropy_floor(past_of(resp, w), 0, 1)
+    assert floor <= exact + 1e-9
+    assert floor <= 1e-9
+
+
+@given(held())
+def test_joint_entropy_floor_is_symmetric_and_never_makes_entropy_negative(case):
+    past = past_of(*case)
+    floor = joint_entropy_floor(past, 0, 1)
+    assert abs(floor - joint_entropy_floor(past, 1, 0)) < 1e-9
+    assert past.entropy[0] + past.entropy[1] + floor > -1e-9
+
+
+def test_joint_entropy_floor_is_exact_for_proportional_shares():
+    """Jensen loses nothing where every row is shared alike, and other components keep the joint entropy up."""
+    resp = torch.tensor([[0.1, 0.3, 0.6]], dtype=torch.float64).repeat(5, 1)
+    w = torch.ones(5, dtype=torch.float64)
+    exact = w @ (x_log_x(resp[:, 0]) + x_log_x(resp[:, 1]) - x_log_x(resp[:, 0] + resp[:, 1]))
+    torch.testing.assert_close(torch.tensor(joint_entropy_floor(past_of(resp, w), 0, 1)).double(), exact, rtol=1e-6, atol=0.0)
+
+
+def test_nobody_s_past_costs_nothing():
+    assert joint_entropy_floor(FAMILY.empty(2), 0, 1) == 0.0
+
+
+# --- proposals
+
+
+def two_components(same_place):
+    """Two halves of ten rows, at one place or far apart."""
+    z = torch.linspace(-0.1, 0.1, 10, dtype=torch.float64).unsqueeze(1)
+    resp = torch.eye(2).repeat(5, 1)
+    z = z if same_place else z + 20.0 * resp[:, :1]
+    memo = summarize(FAMILY, z, resp)
+    return MixtureState(FAMILY, 1.0, FAMILY.empty(2), (memo,), memo, ids=(4, 7), next_id=9)
+
+
+def joining():
+    edit = Edit(torch.tensor([0, 0]), (4,), torch.tensor([0]))
+    return Proposal("merge", (4, 7), (4,), edit, (FAMILY.empty(1),), FAMILY.empty(1))
+
+
+def test_a_proposal_that_raises_the_bound_is_accepted():
+    before = two_components(same_place=True)
+    after, record = try_proposal(before, joining())
+    assert record.accepted
+    assert record.masses == (10.0,)
+    assert after.ids == (4,)
+    assert after.next_id == 9
+    assert abs(after.elbo - before.elbo - record.gain) < 1e-9
+    assert_close(after.total, before.total.merged())
+    assert_close(after.memo[0], after.total)
+
+
+def test_a_rejected_proposal_returns_the_same_object():
+    before = two_components(same_place=False)
+    after, record = try_proposal(before, joining())
+    assert after is before
+    assert not record.accepted
+    assert record.gain < 0
+
+
+def test_a_proposal_that_changes_nothing_is_rejected():
+    before = two_components(same_place=True)
+    same = Edit(torch.arange(2), before.ids, torch.empty(0, dtype=torch.long))
+    after, record = try_proposal(before, Proposal("none", (), (), same, (FAMILY.empty(0),), FAMILY.empty(0)))
+    assert after is before
+    assert record.gain == 0.0
+
+
+def test_edits_put_the_heaviest_first():
+    stats = SuffStats(
+        *(torch.tensor(x).double() for x in ([1.0, 5.0, 3.0], [[1.0], [5.0], [3.0]], [[1.0], [5.0], [3.0]], [0.0] * 3))
+    )
+    edit = Edit(torch.arange(3), (10, 11, 12), torch.tensor([0])).sorted_by(torch.tensor([1.0, 5.0, 3.0]))
+    assert edit.ids == (11, 12, 10)
+    changed = edit.apply(stats, stats[0])
+    assert changed.counts.tolist() == [5.0, 3.0, 2.0]
+
+
+def test_what_failed_rests_until_its_mass_has_changed():
+    agenda = Agenda(restlessness=0.05)
+    agenda.failed(("birth", 3), 100.0)
+    assert agenda.rests(("birth", 3), 104.0)
+    assert not agenda.rests(("birth", 3), 94.0)
+    assert not agenda.rests(("birth", 4), 100.0)
+    assert not agenda.rests(("merge", 3), 100.0)
