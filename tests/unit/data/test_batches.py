@@ -186,7 +186,7 @@ def test_a_one_shot_iterator_is_refused_and_not_consumed(source):
         ([X[None]], r"batch 0 to have shape .* got \(1, 7, 2\)"),
         ([X, np.full((2, 2), "cat")], "batch 1 to be a numeric array.*cat"),
         ([np.array([[1.0, "cat"]], dtype=object)], "batch 0 to be a numeric array.*cat"),
-        ([[X, X[:3]]], "batch 0 to be .*numeric array"),
+        ([[X, X[:3]]], "batch 0 to be one array"),
     ],
 )
 def test_a_bad_batch_is_named(batches, message):
