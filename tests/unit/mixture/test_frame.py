@@ -89,7 +89,7 @@ def test_measure_counts_and_finds_the_range():
 def test_data_out_of_reach_of_an_older_frame_are_refused():
     frame = measure([Rows(np.array([[0.0], [2.0]]))]).frame
     measure([Rows(np.array([[0.9 * FARTHEST]]))]).check_within_reach_of(frame)
-    with pytest.raises(ValueError, match="Feature 0 .* too far"):
+    with pytest.raises(ValueError, match=r"Feature 0 .* too far"):
         measure([Rows(np.array([[0.0], [-2.0 * FARTHEST]]))]).check_within_reach_of(frame)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from diva.mixture.bound import joining_gains
 from diva.mixture.gaussian import GaussianFamily, Linear
-from diva.mixture.local import FLOAT32_AMPLIFICATION, View
+from diva.mixture.local import FLOAT32_AMPLIFICATION, View, exp_of_log
 from diva.mixture.moves.base import Agenda, Candidate, Edit, Key, MoveRecord, Proposal, x_log_x
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats, concat
@@ -290,7 +290,7 @@ class _Adoption:
         features = view.features[rows]
         coef, offset = (t.to(features.dtype) for t in self._children.scores)
         log_q = torch.log_softmax(torch.addmm(offset, features, coef)[:, self._order], dim=1)
-        q = log_q.exp()
+        q = exp_of_log(log_q)
         mass = view.weighted(view.resp[rows, self._k], rows)
         split = -(mass @ (q * log_q).sum(1)).double()  # entropy of the split itself
         taken = mass.unsqueeze(1) * q

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diva.mixture.local import MEMBER_ABOVE, View
+from diva.mixture.local import MEMBER_ABOVE, View, exp_of_log
 from diva.mixture.moves.base import Agenda, Candidate, Key, MoveRecord, Proposal, joint_entropy_floor, x_log_x
 from diva.mixture.moves.merge import joining_proposal
 from diva.mixture.state import MixtureState
@@ -117,7 +117,7 @@ class _Deletion:
         """
         rows = view.members[self.gone]
         log_resp = view.log_resp[rows][:, self.neighbours]
-        before = log_resp.exp()
+        before = exp_of_log(log_resp)
         extra = view.resp[rows, self.gone].unsqueeze(1) * torch.softmax(log_resp, dim=1)  # (m, J)
         entropy = view.weighted(before * log_resp - x_log_x(before + extra), rows).sum(0).double()
         # the heir's part of these rows was counted in heir_entropy as if it received nothing
