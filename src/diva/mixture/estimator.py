@@ -186,7 +186,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         family = make_family(
             self.covariance_type,
             m0=zeros,
-            variance=zeros + self.covariance_scale,
+            variance=zeros + float(self.covariance_scale),
             kappa0=float(self.mean_precision),
             nu0=self._check_degrees_of_freedom(n_features),
         )
@@ -229,7 +229,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 rng,
                 moves=self._moves(),
                 max_laps=self.max_laps,
-                tol=self.tol,
+                tol=float(self.tol),
                 on_lap=(lambda lap, moves: _print_lap(_in_data_units(lap, frame), moves)) if self.verbose else None,
                 first_lap=len(history),
             )
@@ -510,7 +510,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         else:
             X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=not reset)
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return ArrayBatches(X, sample_weight, self.batch_size)
 
     def _check_head(self, X: NDArray[Any], reset: bool) -> None:
@@ -575,8 +575,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _check_params(self) -> None:
         for name in ("concentration", "covariance_scale", "mean_precision", "tol"):
             value = getattr(self, name)
-            if not _is_number(value) or value < 0 or (value == 0 and name != "tol"):
-                raise ValueError(f"{name} should be a positive number, got {value!r}.")
+            if not _is_number(value) or not (1e-12 <= value <= 1e12 or (value == 0 and name == "tol")):
+                raise ValueError(f"{name} should be a positive number from 1e-12 to 1e12, got {value!r}.")
         for name in ("max_components", "max_laps", "batch_size"):
             value = getattr(self, name)
             if not (_is_whole(value) and value >= 1) and not (name == "batch_size" and value is None):
@@ -603,7 +603,10 @@ WALK_SAMPLES = 10_000
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value))
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and bool(np.isfinite(float(value)))
+    except OverflowError:
+        return False
 
 
 def _is_whole(value: Any) -> bool:

@@ -170,8 +170,9 @@ def measure(source: Iterable[Rows]) -> Measurement:
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
-    """An array torch can share: writable, no negative strides."""
-    return values if values.flags.writeable and min(values.strides) >= 0 else np.array(values)
+    """An array torch can share: writable, with strides of whole numbers that are not negative."""
+    whole = all(stride >= 0 and stride % values.itemsize == 0 for stride in values.strides)
+    return values if values.flags.writeable and whole else np.array(values)
 
 
 def _check_finite(rows: Rows) -> None:

@@ -64,7 +64,10 @@ def revisit_lap(state: MixtureState, batches: Iterable[Block], studies: Sequence
     n_seen = 0
     for batch, block in enumerate(batches):
         if batch >= len(state.memo):
-            raise DataChangedError(f"The source had {len(state.memo)} batches in the lap before and has more now.")
+            raise DataChangedError(
+                f"The source had {len(state.memo)} batches in the lap before and has more now. "
+                "Pass something that gives the same batches each time it is iterated."
+            )
         state = state.revisit(batch, visit(state.posterior, block, studies))
         n_seen += 1
         for study in studies:

@@ -112,7 +112,7 @@ class Posterior:
     def chunk_rows(self) -> int:
         """How many rows keep features and responsibilities in cache."""
         width = self.family.n_features + 2 * self.n_components
-        return max(256, min(1 << 14, CHUNK_NUMBERS // width))
+        return max(16, min(1 << 14, CHUNK_NUMBERS // width))
 
 
 def exp_of_log(log_probability: Tensor) -> Tensor:

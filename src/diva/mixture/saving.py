@@ -39,8 +39,9 @@ def mixture_from_archive(
     document: Mapping[str, Any], tensors: Mapping[str, Tensor], device: torch.device
 ) -> tuple[MixtureState, Frame]:
     """Put a state together again, checking that its parts fit; raises KeyError, TypeError or ValueError if not."""
-    ids = tuple(int(i) for i in document["ids"])
-    next_id = int(document["next_id"])
+    ids, next_id = tuple(document["ids"]), document["next_id"]
+    if not all(type(i) is int for i in (*ids, next_id)):
+        raise TypeError("ids should be whole numbers")
     k, d = len(ids), len(tensors["frame.origin"])
     full = {"diag": False, "full": True}[document["family"]]
     shapes = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -222,42 +222,44 @@ def _join_siblings(
     return resp
 
 
-class _Sampler:
-    """Keeps a fair sample of the codes offered to it: at least ``size`` of them if so many come, and at most twice that."""
+class _Samplers:
+    """Fair samples of codes for several components: at least ``size`` each if so many come, and at most twice that."""
 
-    def __init__(self, size: int, expected: float, rng: np.random.Generator) -> None:
+    def __init__(self, size: int, expected: Tensor, rng: np.random.Generator) -> None:
         self._size, self._rng = size, rng
         # draw a little more than is needed of what is expected; should more come, the sample is thinned
-        self.chance = min(1.0, 1.3 * size / max(expected, 1.0))
-        self._found: list[tuple[Tensor, Tensor]] = []
-        self._n_found = 0
+        self._chance = (1.3 * size / expected.clamp_min(1.0)).clamp_max(1.0).float()
+        self._found: list[list[tuple[Tensor, Tensor]]] = [[] for _ in expected]
 
-    def offer(self, z: Tensor, weights: Tensor, eligible: Tensor, luck: Tensor) -> None:
-        """Draw from codes (m, D) with weights (m,) those that are eligible and have luck, uniform on [0, 1), on their side."""
-        rows = torch.nonzero(eligible & (weights > 0) & (luck < self.chance)).squeeze(1)
-        self._found.append((z[rows], weights[rows]))
-        self._n_found += len(rows)
-        while self._n_found > 2 * self._size:  # halve the chance and, to be fair, drop each code found so far with it
-            z, weights = self._all()
+    def offer(self, z: Tensor, weights: Tensor, eligible: Tensor) -> None:
+        """Draw from codes (m, D) for each component, weights and eligible (m, J)."""
+        chosen = eligible & (weights > 0)
+        if bool((self._chance < 1.0).any()):  # small data leave the generator alone
+            luck = torch.from_numpy(self._rng.random(len(z), dtype=np.float32)).to(z.device)
+            chosen &= luck.unsqueeze(1) < self._chance
+        columns, rows = torch.nonzero(chosen.T, as_tuple=True)
+        sizes = torch.bincount(columns, minlength=len(self._found)).tolist()
+        parts = zip(torch.split(z[rows], sizes), torch.split(weights[rows, columns], sizes), strict=True)
+        for j, part in enumerate(parts):
+            if sizes[j]:
+                self._found[j].append(part)
+                self._thin(j)
+
+    def _thin(self, j: int) -> None:
+        """While there are too many, halve the chance and, to be fair, drop each code found so far with it."""
+        while sum(len(z) for z, _ in self._found[j]) > 2 * self._size:
+            z, weights = self._all(j)
             kept = torch.from_numpy(self._rng.random(len(z)) < 0.5).to(z.device)
-            self._found = [(z[kept], weights[kept])]
-            self._n_found = int(kept.sum())
-            self.chance /= 2
+            self._found[j] = [(z[kept], weights[kept])]
+            self._chance[j] /= 2
 
-    def _all(self) -> tuple[Tensor, Tensor]:
-        z, weights = zip(*self._found, strict=True)
+    def _all(self, j: int) -> tuple[Tensor, Tensor]:
+        z, weights = zip(*self._found[j], strict=True)
         return torch.cat(z), torch.cat(weights)
 
-    def sample(self) -> tuple[Tensor, Tensor] | None:
-        """Return codes and weights, or None if there are not even two."""
-        return self._all() if self._n_found > 1 else None
-
-
-def _luck(samplers: Iterable[_Sampler], rng: np.random.Generator, like: Tensor) -> Tensor:
-    """A number for each row; all the best where nothing is sampled, so that small data leave the generator alone."""
-    if all(sampler.chance >= 1.0 for sampler in samplers):
-        return torch.zeros(len(like), device=like.device)
-    return torch.from_numpy(rng.random(len(like), dtype=np.float32)).to(like.device)
+    def sample(self, j: int) -> tuple[Tensor, Tensor] | None:
+        """Return codes and weights found for the j-th, or None if there are not even two."""
+        return self._all(j) if sum(len(z) for z, _ in self._found[j]) > 1 else None
 
 
 class _Adoption:
@@ -270,17 +272,18 @@ class _Adoption:
         self.key: Key = ("birth", self._parent)
         self.touches = frozenset([self._parent])
         self.precise = children.precise
-        self._k, self._family, self._children = k, state.family, children
-        self._agenda, self._rng = agenda, rng
+        self._k, self._family, self._agenda = k, state.family, agenda
         self._max_components = options.max_components
-        self._order = [children.heir, *(j for j in range(len(children)) if j != children.heir)]
-        self._samplers = [_Sampler(options.n_collected, float(children.masses[j]), rng) for j in self._order]
+        order = [children.heir, *(j for j in range(len(children)) if j != children.heir)]
+        self._n_children = len(children)
+        self._scores = Linear(children.scores.coef[:, order], children.scores.offset[order])
+        self._samplers = _Samplers(options.n_collected, children.masses[order], rng)
         self._deltas: list[SuffStats] = []
         self._current = self._blank()
 
     def _blank(self) -> SuffStats:
         """Delta of the heir, then of each other child."""
-        return self._family.empty(len(self._order))
+        return self._family.empty(self._n_children)
 
     def observe(self, view: View) -> None:
         """Split the parent's responsibilities among the children."""
@@ -288,10 +291,11 @@ class _Adoption:
         if len(rows) == 0:
             return
         features = view.features[rows]
-        coef, offset = (t.to(features.dtype) for t in self._children.scores)
-        log_q = torch.log_softmax(torch.addmm(offset, features, coef)[:, self._order], dim=1)
+        coef, offset = (t.to(features.dtype) for t in self._scores)
+        log_q = torch.log_softmax(torch.addmm(offset, features, coef), dim=1)
         q = exp_of_log(log_q)
-        mass = view.weighted(view.resp[rows, self._k], rows)
+        resp = view.resp[rows, self._k]
+        mass = view.weighted(resp, rows)
         split = -(mass @ (q * log_q).sum(1)).double()  # entropy of the split itself
         taken = mass.unsqueeze(1) * q
         log_r = view.log_resp[rows, self._k].unsqueeze(1)
@@ -301,9 +305,7 @@ class _Adoption:
         lost = SuffStats(lost.counts, lost.sum_z, lost.sum_zz, lost.entropy + split)
         self._current = self._current + concat([lost, gained])
         # what the children take is collected at once, so that those that are born can be split in the very next lap
-        z, luck = features[:, : self._family.dim], _luck(self._samplers, self._rng, mass)
-        for j, sampler in enumerate(self._samplers):
-            sampler.offer(z, taken[:, j], q[:, j] * view.resp[rows, self._k] > COLLECT_ABOVE, luck)
+        self._samplers.offer(features[:, : self._family.dim], taken, q * resp.unsqueeze(1) > COLLECT_ABOVE)
 
     def end_batch(self) -> None:
         """Close one batch."""
@@ -313,7 +315,7 @@ class _Adoption:
     def proposal(self, state: MixtureState) -> Proposal | None:
         """The heir keeps the parent's name and place, the other children join at the end."""
         k, n_old = state.position(self._parent), state.n_components
-        fresh = tuple(range(state.next_id, state.next_id + len(self._order) - 1))
+        fresh = tuple(range(state.next_id, state.next_id + self._n_children - 1))
         if n_old + len(fresh) > self._max_components:
             self._agenda.crowded = True
             return None
@@ -326,8 +328,8 @@ class _Adoption:
 
     def accepted(self, record: MoveRecord) -> None:
         """Hand the children's samples on."""
-        for child, sampler in zip(record.children, self._samplers, strict=True):
-            if (sample := sampler.sample()) is not None:
+        for j, child in enumerate(record.children):
+            if (sample := self._samplers.sample(j)) is not None:
                 self._agenda.targets[child] = sample
 
 
@@ -343,11 +345,12 @@ class BirthStudy:
         agenda: Agenda,
         rng: np.random.Generator,
     ) -> None:
-        self._adoptions, self._agenda, self._rng = adoptions, agenda, rng
+        self._adoptions, self._agenda = adoptions, agenda
         self._dim = state.family.dim
-        self._masses = state.total.counts.tolist()
+        self._wanted = [(state.ids[k], float(state.total.counts[k])) for k in wanted]
+        self._columns = torch.tensor(wanted, dtype=torch.long, device=state.total.counts.device)
         present = state.total.counts - state.past.counts if state.memo else torch.ones_like(state.total.counts)
-        self._wanted = [(k, state.ids[k], _Sampler(options.n_collected, float(present[k]), rng)) for k in wanted]
+        self._samplers = _Samplers(options.n_collected, present[self._columns], rng)
 
     @property
     def precise(self) -> bool:
@@ -363,12 +366,9 @@ class BirthStudy:
         """Let children adopt, and draw samples of the components wanted."""
         for adoption in self._adoptions:
             adoption.observe(view)
-        if not self._wanted:
-            return
-        z, luck = view.features[:, : self._dim], _luck((s for _, _, s in self._wanted), self._rng, view.resp)
-        for k, _, sampler in self._wanted:
-            resp = view.resp[:, k]
-            sampler.offer(z, view.weighted(resp), resp > COLLECT_ABOVE, luck)
+        if self._wanted:
+            resp = view.resp[:, self._columns]
+            self._samplers.offer(view.features[:, : self._dim], view.weighted(resp), resp > COLLECT_ABOVE)
 
     def end_batch(self) -> None:
         """Close one batch."""
@@ -377,9 +377,9 @@ class BirthStudy:
 
     def end_lap(self) -> Sequence[Candidate]:
         """Hand the collected samples on and return the births that can now be judged."""
-        for k, component, sampler in self._wanted:
-            if (sample := sampler.sample()) is not None:
+        for j, (component, mass) in enumerate(self._wanted):
+            if (sample := self._samplers.sample(j)) is not None:
                 self._agenda.targets[component] = sample
             else:  # too few codes to split
-                self._agenda.failed(("birth", component), self._masses[k])
+                self._agenda.failed(("birth", component), mass)
         return self._adoptions

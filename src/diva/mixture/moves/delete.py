@@ -140,7 +140,7 @@ class _Deletion:
         gone, (heir, *others) = state.position(self.key[1]), (state.position(i) for i in self._ids)
         past = self._blank()
         past.entropy[0] = joint_entropy_floor(state.past, heir, gone)  # this blank is nobody else's
-        received = add_up(self._deltas).counts  # of the heir: less what the others take of the whole
+        received = add_up(self._deltas).counts.clone()  # of the heir: less what the others take of the whole
         received[0] += state.total.counts[gone]
         takers = [self._ids[j] for j in received.argsort(descending=True).tolist() if received[j] >= TAKES * received.sum()]
         proposal = joining_proposal("delete", state, heir, gone, tuple(self._deltas), past, others)
