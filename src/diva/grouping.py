@@ -47,6 +47,7 @@ _SOFT_CONTACT = 0.085  # ... and where the responsibilities themselves overlap, 
 _SLIVER = 0.1  # weak ties to less than this share of a group's mass say little about the group
 _MIN_SEPARATION = 0.2  # log ratio of cohesion to exposure; what a mixture makes of one arc, ring or square stays below
 _NEAR_BEST = 0.9  # partitions that score as well as this are as good; then the widest plateau decides
+_CLEAR_SEPARATION = 1.8  # of groups with gaps between them, such as moons (2.4) and circles (2.2); digits have up to 1.0
 _CAUTION = 0.8  # power of the separation in the score: more of it prefers fewer groups with clearer gaps
 
 _LOWEST_RESOLUTION = 1e-4  # whatever touches is one group
@@ -287,8 +288,10 @@ def choose_resolution(
 
     Partitions are found on a grid of resolutions. Their *stability* is the mean adjusted Rand index with the partitions
     of bootstrapped walks. Among those whose separation * stability exceeds a minimum, the one with the largest
-    separation^0.8 * stability * entropy is chosen, or of those nearly as good the one that persists over most
-    resolutions; if there is none, everything that touches is one group.
+    separation^0.8 * stability * entropy is found, or of those nearly as good the one that persists over most
+    resolutions. If its groups are clearly set apart, it is chosen, whatever its resolution: two moons need a low one. If
+    no partition reaches the minimum, everything that touches is one group. In between, groups exist and touch, as those
+    of most real data do, and modularity at its natural resolution of 1 decides.
 
     Parameters
     ----------
@@ -324,6 +327,8 @@ def choose_resolution(
             best_score = max(best_score, candidates[i].score)
     near = [candidate for candidate in candidates if candidate.score >= _NEAR_BEST * best_score > 0]
     best = max(near, key=lambda candidate: (len(candidate.resolutions), candidate.score), default=coarsest)
+    if near and best.separation * (best.stability or 0.0) < _CLEAR_SEPARATION:
+        best = min(candidates, key=lambda candidate: min(abs(np.log(r)) for r in candidate.resolutions))
     return GroupingChoice(best, tuple(sorted(candidates, key=lambda candidate: candidate.n_groups)))
 
 

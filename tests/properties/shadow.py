@@ -88,11 +88,10 @@ class Shadow:
 
 def _born(part: Part, family: GaussianFamily, candidate, record: MoveRecord) -> LogResp:
     """r_nj = r_nk q_nj for the children j of k; rows that k hardly holds stay with the heir, the child of the same name."""
-    (parent,), children, heir = record.parents, candidate._children, candidate._children.heir
-    log_q = torch.log_softmax(family.features(part.block.z) @ children.scores.coef + children.scores.offset, dim=1)
-    log_q = torch.cat([log_q[:, [heir]], log_q[:, :heir], log_q[:, heir + 1 :]], dim=1)
+    (parent,), scores = record.parents, candidate._scores  # the heir's scores come first
+    log_q = torch.log_softmax(family.features(part.block.z) @ scores.coef + scores.offset, dim=1)
     log_r = part.log_resp[parent]
-    log_q[log_r.exp() <= MEMBER_ABOVE] = _all_to_first(len(children))
+    log_q[log_r.exp() <= MEMBER_ABOVE] = _all_to_first(len(scores.offset))
     return part.log_resp | dict(zip(record.children, (log_r.unsqueeze(1) + log_q).T, strict=True))
 
 

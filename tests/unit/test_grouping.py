@@ -34,7 +34,7 @@ def blurred(shapes, noise, rng):
 def moons(rng):
     ends = ((0.0, 0.0), 0, np.pi), ((1.0, 0.5), -np.pi, 0)
     points, truth = blurred([arc(center, 1.0, a, b, 600) for center, a, b in ends], 0.06, rng)
-    return points, np.concatenate([arc(center, 1.0, a, b, 6) for center, a, b in ends]), 0.2, truth
+    return points, np.concatenate([arc(center, 1.0, a, b, 10) for center, a, b in ends]), 0.12, truth
 
 
 def rings(rng):

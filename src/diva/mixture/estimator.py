@@ -262,11 +262,9 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                     drawn = torch.from_numpy(rng.random(len(z)) < chance).to(z.device)
                     points.append(z[drawn].cpu().numpy())
                     resps.append(resp[drawn].cpu().numpy())
+        if (n_last := sum(map(len, labels))) != n_rows:
+            raise DataChangedError(f"The source had {n_rows} rows when it was measured and {n_last} at last.")
         self.component_labels_ = np.concatenate(labels)
-        if len(self.component_labels_) != n_rows:
-            raise DataChangedError(
-                f"The source had {n_rows} rows when it was measured and {len(self.component_labels_)} at last."
-            )
         self.hierarchy_ = None
         if self.grouping:
             if (n_drawn := round(min(WALK_SAMPLES, n_rows / (1.0 - past_share)) * past_share)) > 0:

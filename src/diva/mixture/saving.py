@@ -64,7 +64,8 @@ def mixture_from_archive(
     alpha, kappa0, nu0 = (float(document[name]) for name in ("alpha", "kappa0", "nu0"))
     spread = tensors["prior.spread"]
     positive = bool((torch.linalg.eigvalsh(spread) > 0).all()) if full else bool((spread > 0).all())
-    if min(alpha, kappa0, nu0) <= 0 or (full and nu0 <= d - 1) or not positive or not bool((tensors["frame.unit"] > 0).all()):
+    positive &= bool((tensors["frame.unit"] > 1e-200).all())
+    if min(alpha, kappa0, nu0) <= 0 or (full and nu0 <= d - 1) or not positive:
         raise ValueError("the prior is not one")
     if bool((tensors["past.counts"] < -1e-6 * tensors["past.counts"].abs().sum()).any()):
         raise ValueError("a component has negative mass")

@@ -33,7 +33,7 @@ def test_chunks_do_not_matter(monkeypatch, covariance_type, weighted):
     block = MemoryBlock(z, torch.rand(600, dtype=torch.float64) if weighted else None)
     whole = visit(posterior, block)
     monkeypatch.setattr(local, "CHUNK_NUMBERS", 1)
-    assert posterior.chunk_rows() == 256
+    assert posterior.chunk_rows() == 16
     assert_close(visit(posterior, block), whole)
 
 
@@ -48,7 +48,7 @@ def test_observers_see_every_row_once(monkeypatch):
             seen.append(view.features[:, :2])
 
     visit(state_of("full", z).posterior, MemoryBlock(z), [Watcher()])
-    assert [len(part) for part in seen] == [256, 256, 88]
+    assert [len(part) for part in seen] == [16] * 37 + [8]
     assert torch.equal(torch.cat(seen), z)
 
 

@@ -31,7 +31,7 @@ class Birth:
     n_collected : int
         Samples collected for each component, at least, if it has so many.
     n_steps : int
-        Restricted variational steps of the creation.
+        Restricted variational steps of the creation, at most.
     min_mass : float
         Children with less mass are folded into their siblings.
     max_components : int
@@ -182,11 +182,15 @@ def _restricted_steps(
     anchor: SuffStats | None,
     n_steps: int,
 ) -> tuple[SuffStats, Tensor]:
-    """Variational steps on the collected samples alone."""
+    """Variational steps on the collected samples alone, until they hardly move any more."""
     stats = _summarize(family, features, weights, resp, anchor)
+    settled = 0.005 * float(weights.sum())
     for _ in range(n_steps):
+        before = stats.counts
         resp, _ = _responsibilities(family, alpha, features, stats)
         stats = _summarize(family, features, weights, resp, anchor)
+        if float((stats.counts - before).abs().max()) < settled:
+            break
     return stats, resp
 
 
@@ -296,13 +300,13 @@ class _Adoption:
         q = exp_of_log(log_q)
         resp = view.resp[rows, self._k]
         mass = view.weighted(resp, rows)
-        split = -(mass @ (q * log_q).sum(1)).double()  # entropy of the split itself
         taken = mass.unsqueeze(1) * q
-        log_r = view.log_resp[rows, self._k].unsqueeze(1)
-        entropy = -(taken[:, 1:] * (log_r + log_q[:, 1:])).sum(0).double()
-        gained = self._family.stats(taken[:, 1:].sum(0).double(), (taken[:, 1:].T @ features).double(), entropy)
+        split = -(taken * log_q).sum(0).double()  # entropy of the split itself, by child
+        entropy = split - (taken.T @ view.log_resp[rows, self._k]).double()
+        products = taken[:, 1:].T @ features
+        gained = self._family.stats(taken[:, 1:].sum(0).double(), products.double(), entropy[1:])
         lost = self._family.empty() - gained.merged()
-        lost = SuffStats(lost.counts, lost.sum_z, lost.sum_zz, lost.entropy + split)
+        lost = SuffStats(lost.counts, lost.sum_z, lost.sum_zz, lost.entropy + split.sum())
         self._current = self._current + concat([lost, gained])
         # what the children take is collected at once, so that those that are born can be split in the very next lap
         self._samplers.offer(features[:, : self._family.dim], taken, q * resp.unsqueeze(1) > COLLECT_ABOVE)
