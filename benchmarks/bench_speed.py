@@ -56,7 +56,7 @@ def sklearn_iteration(x: np.ndarray, n_components: int) -> float:
 
     def fit(n_iter: int) -> float:
         model = BayesianGaussianMixture(
-            n_components, covariance_type="diag", max_iter=n_iter, tol=0.0, init_params="random", random_state=0
+            n_components=n_components, covariance_type="diag", max_iter=n_iter, tol=0.0, init_params="random", random_state=0
         )
         start = time.perf_counter()
         with warnings.catch_warnings():
@@ -76,7 +76,7 @@ def full_fit(seed: int = 0, n_samples: int = 100_000) -> list[Row]:
     models = {
         "diva.DPMixture": DPMixture(covariance_type="diag", random_state=seed),
         "BayesianGaussianMixture(50)": BayesianGaussianMixture(
-            50, covariance_type="diag", weight_concentration_prior=5.0, max_iter=1000, random_state=seed
+            n_components=50, covariance_type="diag", weight_concentration_prior=5.0, max_iter=1000, random_state=seed
         ),
     }
     for name, model in models.items():
@@ -107,7 +107,7 @@ def main() -> None:
             laps.append(one_lap())
             laps.append(one_lap(n_samples=100_000))
             print(laps, flush=True)
-            for seed in range(3):
+            for seed in range(2):
                 fits += full_fit(seed)
     record("lap", "One lap, diagonal, D = 16, float32", laps)
     record("fit", "A full fit from K = 1, n = 100,000, D = 16, 20 Gaussians", fits)
