@@ -93,5 +93,6 @@ def concat(parts: Iterable[SuffStats]) -> SuffStats:
 
 
 def add_up(parts: Iterable[SuffStats]) -> SuffStats:
-    """Sum statistics of the same components over several sets of data."""
-    return reduce(SuffStats.__add__, parts)
+    """Sum statistics of the same components over several sets of data; a new value even for a single set."""
+    first, *others = parts
+    return reduce(SuffStats.__add__, others, first * 1.0)
