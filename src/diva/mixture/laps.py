@@ -100,7 +100,6 @@ def fit_mixture(
     tol: float = 1e-4,
     on_lap: Callable[[LapRecord, Sequence[MoveRecord]], None] | None = None,
     first_lap: int = 0,
-    n_wakes: int = 0,
 ) -> MixtureFit:
     """Fit a mixture to batches that can be iterated again and again, starting from ``init``.
 
@@ -127,20 +126,15 @@ def fit_mixture(
     history: list[LapRecord] = []
     lineage: list[MoveRecord] = []
     state, converged, interrupted = init, False, False
-    best, quiet_wakes = -math.inf, 0
+    best = -math.inf
     try:
         for lap in range(first_lap, first_lap + max_laps):
             studies = [move.study(state, agenda, rng) for move in moves]
             if lap == first_lap:
-                # children and pairs of an earlier memo are no use here, so only collection is under way
                 state = assign_lap(state, batches, studies)
             else:
                 if converged and not any(study.busy for study in studies):
-                    if quiet_wakes >= n_wakes:
-                        break
-                    quiet_wakes += 1
-                    agenda.wake()
-                    studies = [move.study(state, agenda, rng) for move in moves]
+                    break
                 state = revisit_lap(state, batches, studies)
                 _check_bound(state, best, lap)
             state, records = try_moves(state, studies, agenda)
@@ -149,8 +143,6 @@ def fit_mixture(
             mass = max(float(state.total.counts.sum()), 1e-300)
             converged = state.elbo - best <= tol * mass
             best = state.elbo
-            if lineage and lineage[-1].lap == lap:
-                quiet_wakes = 0
             history.append(_lap_record(lap, state, mass, records))
             if on_lap is not None:
                 on_lap(history[-1], accepted)

@@ -129,10 +129,6 @@ class Agenda:
         mass_then = self._resting.get(key)
         return mass_then is not None and abs(mass - mass_then) <= self.restlessness * mass_then
 
-    def wake(self) -> None:
-        """Let everything that rests be tried once more: births depend on chance, and the mixture has changed since."""
-        self._resting.clear()
-
     def failed(self, key: Key, mass: float) -> None:
         """Let a proposal rest at its present mass."""
         self._resting[key] = mass
