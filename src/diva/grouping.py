@@ -32,6 +32,7 @@ __all__ = [
     "choose_resolution",
     "communities",
     "group",
+    "group_as",
     "neighbour_walk",
 ]
 
@@ -525,6 +526,22 @@ def group(walk: Walk, resolution: float | Literal["auto"] = "auto", rng: np.rand
     else:
         labels = communities(walk.flow, resolution, rng)
     return _tree(_checked_flow(walk.flow), labels, float(resolution))
+
+
+def group_as(walk: Walk, labels: npt.ArrayLike) -> Hierarchy:
+    """Keep clusters that are known already, and build the tree inside and above them.
+
+    Parameters
+    ----------
+    walk : Walk
+    labels : array-like of int, shape (n_components,)
+        Cluster of each component; they are numbered anew by falling mass.
+    """
+    flow = _checked_flow(walk.flow)
+    given = _integers(labels)
+    if given.shape != (len(flow),):
+        raise ValueError(f"labels should have shape ({len(flow)},), one cluster for each component, but got {given.shape}.")
+    return _tree(flow, _number_by_mass(given, flow.sum(axis=0)), 1.0)
 
 
 def _tree(flow: FloatArray, labels: IntArray, resolution: float) -> Hierarchy:

@@ -20,13 +20,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from diva.archive import Archive, write_archive
 from diva.data import ArrayBatches, Rows, StreamBatches, is_batch_source, to_numpy
 from diva.exceptions import ComponentLimitWarning, DataChangedError, InterruptedFitWarning
-from diva.grouping import Hierarchy, group, neighbour_walk
-from diva.mixture.frame import Frame, FramedBatches, FramedBlock, measure
+from diva.grouping import Hierarchy, Walk, group, group_as, neighbour_walk
+from diva.mixture.frame import Frame, FramedBatches, FramedBlock, Measurement, measure
 from diva.mixture.gaussian import NormalGamma, make_family
 from diva.mixture.laps import LapRecord, MixtureFit, fit_mixture
 from diva.mixture.moves import Birth, Delete, Merge, Move, MoveRecord, Shuffle
 from diva.mixture.saving import mixture_from_archive, mixture_to_archive, record_from_plain
 from diva.mixture.state import MixtureState
+from diva.mixture.stats import concat
 from diva.mixture.sticks import expected_weights, stick_posterior
 from diva.mixture.threads import one_thread, threads_for
 
@@ -113,6 +114,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     _state: MixtureState
     _frame: Frame
     hierarchy_: Hierarchy | None
+    _first_id = 0  # name of the first component; a mixture that follows another one goes on counting
 
     def __init__(
         self,
@@ -179,6 +181,70 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self._check_family()
             measured.check_within_reach_of(self._frame)
             return self._run(source, measured.n_rows, self._frame, self._state.forgetting_data(), rng, (), ())
+        return self._run(source, measured.n_rows, measured.frame, self._start(measured), rng, (), ())
+
+    def fit_clusters(self, X: Any, labels: Any) -> Self:
+        """Fit components inside clusters that are known already, for example from a classifier.
+
+        Every cluster gets a mixture of its own, with as many components as its data ask for; together they are one mixture,
+        whose clusters are the given ones, numbered anew by falling size.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        labels : array-like of int, shape (n_samples,)
+        """
+        self._check_params()
+        X = validate_data(self, X, dtype=[np.float64, np.float32])
+        labels = np.asarray(labels)
+        if labels.shape != (len(X),):
+            raise ValueError(f"labels should have shape ({len(X)},), one cluster for each sample, got {labels.shape}.")
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        source = ArrayBatches(X, None, self.batch_size)
+        measured = measure(source)
+        whole, parts, groups = self._start(measured), [], []
+        history: list[LapRecord] = []
+        lineage: list[MoveRecord] = []
+        for number, cluster in enumerate(np.unique(labels)):
+            init = MixtureState.start(whole.family, whole.alpha, parts[-1].next_id if parts else whole.ids[0])
+            rows = ArrayBatches(X[labels == cluster], None, self.batch_size)
+            batches = FramedBatches(rows, measured.frame, self._device())
+            fit = fit_mixture(
+                batches, init, rng, self._moves(), self.max_laps, tol=float(self.tol), first_lap=len(history)
+            )
+            parts.append(fit.state.with_memo_as_past())
+            groups += [number] * fit.state.n_components
+            history += [_in_data_units(lap, measured.frame) for lap in fit.history]
+            lineage += fit.lineage
+        past = concat(part.total for part in parts)
+        ids = tuple(i for part in parts for i in part.ids)
+        self._frame = measured.frame
+        self._state = MixtureState(whole.family, whole.alpha, past, (), past, ids, parts[-1].next_id)
+        self.history_, self.lineage_ = history, lineage
+        batches = FramedBatches(source, self._frame, self._device())
+        self._look_once_more(batches, len(X), np.zeros(len(ids)), rng, np.array(groups))
+        return self
+
+    def regroup(self, walk: Walk, *, keep_clusters: bool = False) -> Self:
+        """Group the components by another walk between them, for example that of augmented samples.
+
+        Parameters
+        ----------
+        walk : Walk
+            Responsibilities, as ``predict_proba(X, level="component")`` gives them, of samples before and after a move.
+        keep_clusters : bool, default=False
+            Keep the clusters as they are and only build their tree anew.
+        """
+        groups = self._checked_groups(None)
+        if walk.n_components != self.n_components_:
+            raise ValueError(f"The walk is between {walk.n_components} components, the mixture has {self.n_components_}.")
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        self.hierarchy_ = group_as(walk, groups) if keep_clusters else group(walk, self.resolution, rng)
+        self._publish()
+        return self
+
+    def _start(self, measured: Measurement) -> MixtureState:
+        """One component with the prior that the first data give."""
         n_features = len(measured.frame.origin)
         if n_features != self.n_features_in_:
             raise DataChangedError(f"The source had {self.n_features_in_} features at first and has {n_features} now.")
@@ -190,8 +256,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             kappa0=float(self.mean_precision),
             nu0=self._check_degrees_of_freedom(n_features),
         )
-        init = MixtureState.start(family, float(self.concentration))
-        return self._run(source, measured.n_rows, measured.frame, init, rng, (), ())
+        return MixtureState.start(family, float(self.concentration), self._first_id)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Go on with new data; the first call is a fit.
@@ -249,16 +314,22 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _look_once_more(
-        self, batches: FramedBatches, n_rows: int, old_masses: NDArray[np.float64], rng: np.random.Generator
+        self,
+        batches: FramedBatches,
+        n_rows: int,
+        old_masses: NDArray[np.float64],
+        rng: np.random.Generator,
+        known_groups: NDArray[np.int64] | None = None,
     ) -> None:
-        """Label the data with the final mixture; group its components if asked to."""
+        """Label the data with the final mixture; group its components if asked to, or as they are known to belong."""
+        walks = self.grouping is not None or known_groups is not None
         labels, points, resps = [], [], []
         past_share = float(old_masses.sum() / self._state.total.counts.sum())
         chance = WALK_SAMPLES * (1.0 - past_share) / n_rows
         for block in batches:
             for z, resp in self._responsibilities(block):
                 labels.append(resp.argmax(1).cpu().numpy())
-                if self.grouping:
+                if walks:
                     drawn = torch.from_numpy(rng.random(len(z)) < chance).to(z.device)
                     points.append(z[drawn].cpu().numpy())
                     resps.append(resp[drawn].cpu().numpy())
@@ -266,14 +337,15 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             raise DataChangedError(f"The source had {n_rows} rows when it was measured and {n_last} at last.")
         self.component_labels_ = np.concatenate(labels)
         self.hierarchy_ = None
-        if self.grouping:
+        if walks:
             if (n_drawn := round(min(WALK_SAMPLES, n_rows / (1.0 - past_share)) * past_share)) > 0:
                 # data that are gone take part through draws of the components that remember them
                 z = self._draw_codes(n_drawn, old_masses, rng)
                 points.append(z.cpu().numpy())
                 resps.append(self._state.posterior.responsibilities(z).cpu().numpy())
-            walk = neighbour_walk(np.concatenate(points), np.concatenate(resps))
-            self.hierarchy_ = group(walk, self.resolution, rng)
+            resp = np.concatenate(resps)
+            walk = neighbour_walk(np.concatenate(points), resp) if self.grouping else Walk(resp, resp)
+            self.hierarchy_ = group(walk, self.resolution, rng) if known_groups is None else group_as(walk, known_groups)
         self._publish()
 
     def _publish(self) -> None:

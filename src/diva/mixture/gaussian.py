@@ -75,6 +75,14 @@ class GaussianFamily(ABC):
         r""":math:`E_q[\log N(z | \mu_k, \Lambda_k)]` as a linear function of the features of z."""
 
     @abstractmethod
+    def expected_features(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """Expected features of codes that are N(mean, diag(variance)), each (n, D) -> (n, F)."""
+
+    @abstractmethod
+    def plug_in_log_density(self, stats: SuffStats) -> Linear:
+        r""":math:`\log N(z | m_k, \Sigma_k)` at the posterior's own mean and covariance, linear in the features of z."""
+
+    @abstractmethod
     def log_predictive(self, stats: SuffStats, z: Tensor) -> Tensor:
         """Log density of new codes under each component, its parameters integrated out (Student t), (n, K)."""
 
@@ -133,6 +141,15 @@ class NormalGamma(GaussianFamily):
         e_log_lambda = torch.digamma(nu / 2) - torch.log(beta / 2)
         offset = 0.5 * (e_log_lambda - LOG_2PI - 1 / kappa - e_lambda * m**2).sum(-1)
         return Linear(torch.cat([e_lambda * m, -0.5 * e_lambda], dim=1).T, offset)
+
+    def expected_features(self, mean: Tensor, variance: Tensor) -> Tensor:  # noqa: D102
+        return torch.cat([mean, mean * mean + variance], dim=1)
+
+    def plug_in_log_density(self, stats: SuffStats) -> Linear:  # noqa: D102
+        m, _, nu, beta = self._update(stats)
+        precision = nu / beta
+        offset = 0.5 * (precision.log() - LOG_2PI - precision * m**2).sum(-1)
+        return Linear(torch.cat([precision * m, -0.5 * precision], dim=1).T, offset)
 
     def log_predictive(self, stats: SuffStats, z: Tensor) -> Tensor:  # noqa: D102
         m, kappa, nu, beta = self._update(stats)
@@ -208,11 +225,25 @@ class NormalWishart(GaussianFamily):
         e_lambda = nu[:, None, None] * torch.cholesky_inverse(chol)
         steps = torch.arange(self.dim, device=nu.device, dtype=nu.dtype)
         e_log_det = torch.digamma((nu[:, None] - steps) / 2).sum(-1) + self.dim * math.log(2.0) - _log_det(chol)
-        linear = (e_lambda @ m.unsqueeze(-1)).squeeze(-1)  # (K, D)
-        offset = 0.5 * (e_log_det - self.dim * LOG_2PI - self.dim / kappa - (linear * m).sum(-1))
+        return self._quadratic(m, e_lambda, e_log_det - self.dim / kappa)
+
+    def _quadratic(self, m: Tensor, precision: Tensor, constant: Tensor) -> Linear:
+        """Half of ``constant - D log 2 pi - (z - m)' precision (z - m)`` as a linear function of the features of z."""
+        linear = (precision @ m.unsqueeze(-1)).squeeze(-1)  # (K, D)
+        offset = 0.5 * (constant - self.dim * LOG_2PI - (linear * m).sum(-1))
         i, j = self._triangle()
-        quadratic = e_lambda[:, i, j] * torch.where(i == j, -0.5, -1.0).to(nu)  # off-diagonal products stand for two
+        quadratic = precision[:, i, j] * torch.where(i == j, -0.5, -1.0).to(m)  # off-diagonal products stand for two
         return Linear(torch.cat([linear, quadratic], dim=1).T, offset)
+
+    def expected_features(self, mean: Tensor, variance: Tensor) -> Tensor:  # noqa: D102
+        i, j = self._triangle()
+        squares = self.dim + torch.nonzero(i == j).squeeze(1)  # where z_d^2 stands among the features
+        return self.features(mean).index_add(1, squares.to(mean.device), variance)
+
+    def plug_in_log_density(self, stats: SuffStats) -> Linear:  # noqa: D102
+        m, _, nu, chol = self._update(stats)
+        precision = nu[:, None, None] * torch.cholesky_inverse(chol)
+        return self._quadratic(m, precision, self.dim * nu.log() - _log_det(chol))
 
     def log_predictive(self, stats: SuffStats, z: Tensor) -> Tensor:  # noqa: D102
         m, kappa, nu, chol = self._update(stats)

@@ -49,10 +49,10 @@ class MixtureState:
     next_id: int
 
     @classmethod
-    def start(cls, family: GaussianFamily, alpha: float) -> MixtureState:
+    def start(cls, family: GaussianFamily, alpha: float, first_id: int = 0) -> MixtureState:
         """One component that has seen nothing."""
         empty = family.empty()
-        return cls(family, alpha, past=empty, memo=(), total=empty, ids=(0,), next_id=1)
+        return cls(family, alpha, past=empty, memo=(), total=empty, ids=(first_id,), next_id=first_id + 1)
 
     @property
     def n_components(self) -> int:

@@ -1,0 +1,100 @@
+"""From samples to codes and from codes to a mixture: the two halves of Algorithm 1 between epochs of the VAE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from diva.data import ArrayBatches, Samples
+from diva.mixture.frame import Frame, FramedBatches, measure
+from diva.mixture.gaussian import make_family
+from diva.mixture.laps import MixtureFit, fit_mixture
+from diva.mixture.moves import Move
+from diva.mixture.state import MixtureState
+from diva.priors import MixturePrior
+from diva.vae import VAE
+from diva.views import Views
+
+ENCODE_ROWS = 512
+
+
+@dataclass(frozen=True)
+class Codes:
+    """q(z|x) of some samples.
+
+    Attributes
+    ----------
+    mean, log_var : Tensor of shape (n, D)
+    """
+
+    mean: Tensor
+    log_var: Tensor
+
+    def sample(self, noise: torch.Generator) -> Tensor:
+        """One draw of each code, (n, D)."""
+        return self.mean + torch.randn(self.mean.shape, generator=noise, device=noise.device) * (self.log_var / 2).exp()
+
+
+@torch.no_grad()
+def encode(
+    vae: VAE, samples: Samples, device: torch.device, views: Views | None = None, generator: torch.Generator | None = None
+) -> Codes:
+    """Encode all samples, or a view of each, with the encoder at rest.
+
+    In eval mode batch norm uses its running statistics, so a code does not depend on who else is in the batch.
+    """
+    was_training = vae.training
+    vae.eval()
+    means, log_vars = [], []
+    try:
+        for index in torch.arange(len(samples)).split(ENCODE_ROWS):
+            x = samples.take(index).to(device)
+            if views is not None and generator is not None:
+                x = views(x, generator)
+            mean, log_var = vae.encode(x)
+            means.append(mean.cpu())
+            log_vars.append(log_var.cpu())
+    finally:
+        vae.train(was_training)
+    return Codes(torch.cat(means), torch.cat(log_vars))
+
+
+@dataclass(frozen=True)
+class MixtureSettings:
+    """Prior and limits of a mixture of codes; names as in DPMixture."""
+
+    covariance_type: str = "full"
+    concentration: float = 5.0
+    covariance_scale: float = 0.1
+
+
+def start_mixture(z: Tensor, settings: MixtureSettings, first_id: int = 0) -> MixturePrior:
+    """One component at the middle of some codes, in their own frame: K = 1."""
+    frame = measure(ArrayBatches(z.numpy())).frame
+    zeros = torch.zeros(z.shape[1], dtype=torch.float64)
+    family = make_family(settings.covariance_type, m0=zeros, variance=zeros + settings.covariance_scale)
+    return MixturePrior(MixtureState.start(family, settings.concentration, first_id), frame)
+
+
+def update_mixture(
+    prior: MixturePrior, z: Tensor, moves: Sequence[Move], max_laps: int, rng: np.random.Generator, first_lap: int = 0
+) -> tuple[MixturePrior, MixtureFit]:
+    """Go on with a mixture on new codes of the same samples: its components are where it starts, its old data are forgotten."""
+    fit = fit_mixture(
+        framed(z, prior.frame),
+        prior.mixture.forgetting_data(),
+        rng,
+        moves=moves,
+        max_laps=max_laps,
+        first_lap=first_lap,
+    )
+    return MixturePrior(fit.state.with_memo_as_past(), prior.frame, prior.assignment), fit
+
+
+def framed(z: Tensor, frame: Frame) -> FramedBatches:
+    """Codes as batches a mixture can visit."""
+    return FramedBatches(ArrayBatches(z.numpy()), frame, torch.device("cpu"))

@@ -1,0 +1,170 @@
+"""Samples as a network sees them: where they come from, and how their numbers are scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from diva.data.batches import to_numpy
+
+MEASURE_NUMBERS = 1 << 22  # read at a time while measuring
+
+
+class Source(Protocol):
+    """Raw samples, by their numbers."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:
+        """Shape of one sample."""
+        ...
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:
+        """Samples with these numbers, stacked."""
+        ...
+
+
+@dataclass(frozen=True)
+class ArraySource:
+    """Samples along the first axis of an array, in memory or mapped from a file."""
+
+    values: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:  # noqa: D102
+        return tuple(self.values.shape[1:])
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
+        return np.asarray(self.values[index])
+
+
+class DatasetSource:
+    """Samples of a torch Dataset with a length; of an item that is a tuple, the first part, so labels are left out."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self._item_shape = self._item(0).shape
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:  # noqa: D102
+        return self._item_shape
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
+        items = [self._item(i) for i in index.tolist()]
+        for number, item in zip(index.tolist(), items, strict=True):
+            if item.shape != self._item_shape:
+                raise ValueError(f"Every item should have shape {self._item_shape}, item {number} has {item.shape}.")
+        return np.stack(items)
+
+    def _item(self, number: int) -> NDArray[Any]:
+        item = self._dataset[number]
+        if isinstance(item, tuple | list):
+            item = item[0]
+        return to_numpy(item) if isinstance(item, Tensor) else np.asarray(item)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How raw numbers become network input and back: fixed at the first fit and saved with the model.
+
+    Attributes
+    ----------
+    input_shape : tuple of int
+        (channels, height, width) of an image, or (features,).
+    channels_last : bool
+        Whether raw images have their channels last; without a channel axis, or flattened, it does not matter.
+    offset, unit : Tensor of shape (features,) or (1,), float32
+        Input is ``(raw - offset) / unit``.
+    """
+
+    input_shape: tuple[int, ...]
+    channels_last: bool
+    offset: Tensor
+    unit: Tensor
+
+    @property
+    def is_image(self) -> bool:
+        """Whether the network sees images."""
+        return len(self.input_shape) == 3
+
+    def to_input(self, raw: NDArray[Any]) -> Tensor:
+        """Raw samples (n, ...) as float32 network input."""
+        x = torch.from_numpy(np.array(raw, dtype=np.float32, copy=True, order="C"))
+        x = (x.reshape(len(x), -1) - self.offset) / self.unit
+        if not self.is_image:
+            return x
+        channels, height, width = self.input_shape
+        if self.channels_last:  # a permuted view: torch calls this memory format channels_last, and convolutions like it
+            return x.reshape(-1, height, width, channels).permute(0, 3, 1, 2)
+        return x.reshape(-1, channels, height, width).contiguous(memory_format=torch.channels_last)
+
+    def to_raw(self, x: Tensor, item_shape: tuple[int, ...]) -> NDArray[np.float32]:
+        """Network output as samples in the units and shape of the data."""
+        if self.is_image and self.channels_last:
+            x = x.permute(0, 2, 3, 1)
+        x = x.reshape(len(x), -1).cpu() * self.unit + self.offset
+        raw: NDArray[np.float32] = x.reshape(-1, *item_shape).numpy()
+        return raw
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A source seen through a scaling."""
+
+    source: Source
+    scaling: Scaling
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def take(self, index: Tensor | NDArray[np.int64]) -> Tensor:
+        """Network input for the samples with these numbers."""
+        return self.scaling.to_input(self.source.take(np.asarray(index)))
+
+
+def measure_range(source: Source) -> tuple[float, float]:
+    """Smallest and largest number of a source, in bounded memory."""
+    lowest, highest = np.inf, -np.inf
+    for part in _parts(source):
+        lowest, highest = min(lowest, float(part.min())), max(highest, float(part.max()))
+    return lowest, highest
+
+
+def measure_moments(source: Source) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of every number of a sample, each (features,)."""
+    first = source.take(np.arange(1)).reshape(-1).astype(np.float64)
+    n, total, squares = 0, np.zeros_like(first), np.zeros_like(first)
+    for part in _parts(source):
+        deviation = part.reshape(len(part), -1).astype(np.float64) - first  # near 0, so that squares do not cancel
+        n, total, squares = n + len(part), total + deviation.sum(0), squares + (deviation**2).sum(0)
+    mean = total / n
+    return first + mean, np.sqrt(np.maximum(squares / n - mean**2, 0.0))
+
+
+def check_finite(source: Source, describe: Callable[[int], str]) -> None:
+    """Raise ValueError at the first sample with a number that is not finite."""
+    first = 0
+    for part in _parts(source):
+        finite = np.isfinite(part.reshape(len(part), -1)).all(axis=1) if part.dtype.kind == "f" else np.ones(len(part), bool)
+        if not finite.all():
+            raise ValueError(describe(first + int(finite.argmin())))
+        first += len(part)
+
+
+def _parts(source: Source) -> Any:
+    rows = max(1, MEASURE_NUMBERS // max(1, int(np.prod(source.item_shape))))
+    for start in range(0, len(source), rows):
+        yield source.take(np.arange(start, min(start + rows, len(source))))

@@ -1,0 +1,6 @@
+"""Encoders and decoders, as in the paper's figures; nothing here knows about mixtures or training."""
+
+from diva.networks.conv import ConvDecoder, ConvEncoder
+from diva.networks.mlp import MLPDecoder, MLPEncoder
+
+__all__ = ["ConvDecoder", "ConvEncoder", "MLPDecoder", "MLPEncoder"]

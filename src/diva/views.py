@@ -1,0 +1,81 @@
+"""Views of a sample: it, moved a little, so that it stays of its kind.
+
+A view is what the encoder is trained to see through, and what shows which components samples wander between. Anything that
+takes a batch and a torch.Generator and returns a batch of the same shape can stand in for these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Views: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
+
+
+@dataclass(frozen=True)
+class AffineViews:
+    """Images rotated, sheared, scaled and shifted at random; the border is repeated where they leave the frame.
+
+    Attributes
+    ----------
+    rotate : float
+        Degrees at most, either way.
+    shear, scale, shift : float
+        At most: shear as a slope, scale as a share of the size, shift as a share of the width.
+    flip : bool
+        Whether to mirror every other image left to right.
+    """
+
+    rotate: float = 20.0
+    shear: float = 0.2
+    scale: float = 0.15
+    shift: float = 0.1
+    flip: bool = False
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Move images (n, C, H, W), each in its own way."""
+        n, device = len(x), x.device
+        u = (torch.rand(7, n, generator=generator, device=generator.device) * 2 - 1).to(device)
+        angle = u[0] * math.radians(self.rotate)
+        cos, sin = angle.cos(), angle.sin()
+        zoom_x, zoom_y = 1 + self.scale * u[1], 1 + self.scale * u[2]
+        if self.flip:
+            zoom_x = zoom_x * torch.where(u[3] < 0, -1.0, 1.0)
+        slope = self.shear * u[4]
+        # rotation after shear after scaling; columns are where the unit vectors go
+        first = torch.stack([cos * zoom_x, (cos * slope - sin) * zoom_y, 2 * self.shift * u[5]], dim=1)
+        second = torch.stack([sin * zoom_x, (sin * slope + cos) * zoom_y, 2 * self.shift * u[6]], dim=1)
+        grid = functional.affine_grid(torch.stack([first, second], dim=1), list(x.shape), align_corners=False)
+        return functional.grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
+
+
+@dataclass(frozen=True)
+class NoisyViews:
+    """Rows with some features left out and noise added: for data nobody knows how to augment.
+
+    Attributes
+    ----------
+    dropout : float
+        Share of the features that are set to 0, their mean.
+    noise : float
+        Standard deviation of what is added, in units of the data's own.
+    """
+
+    dropout: float = 0.2
+    noise: float = 0.0
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Perturb rows (n, ...), each number in its own way."""
+        moved = x
+        if self.noise > 0:
+            moved = moved + self.noise * torch.randn(x.shape, generator=generator, device=generator.device).to(x.device)
+        if self.dropout > 0:
+            kept = torch.rand(x.shape, generator=generator, device=generator.device) >= self.dropout
+            moved = moved * kept.to(x.device)
+        return moved
