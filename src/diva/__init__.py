@@ -1,7 +1,8 @@
 """Find groups in data when nobody knows how many there are."""
 
+from diva.estimator import DIVA
 from diva.mixture import DPMixture
 from diva.persistence import load
+from diva.version import __version__
 
-__all__ = ["DPMixture", "load"]
-__version__ = "0.1.0.dev0"
+__all__ = ["DIVA", "DPMixture", "__version__", "load"]

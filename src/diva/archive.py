@@ -70,6 +70,12 @@ def write_archive(path: AnyPath, kind: str, document: dict[str, Any], tensors: T
         _check_is_file(path)
 
     content = _serialize(path, kind, document, tensors)
+    write_atomically(target, content, shown=path)
+
+
+def write_atomically(target: Path, content: bytes, shown: AnyPath | None = None) -> None:
+    """Write a file whole or not at all: to a temporary file, synced, then renamed; ``shown`` is its name in messages."""
+    path = target if shown is None else shown
     temporary = target.parent / f".diva-{uuid.uuid4().hex}.tmp"
     try:
         with open(temporary, "xb") as file:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from diva.data import ArrayBatches, Samples
+from diva.data import ArrayBatches, PartOfSource, Samples
 from diva.mixture.frame import Frame, FramedBatches, measure
 from diva.mixture.gaussian import make_family
 from diva.mixture.laps import MixtureFit, fit_mixture
@@ -51,7 +51,7 @@ def encode(
     vae.eval()
     means, log_vars = [], []
     try:
-        for index in torch.arange(len(samples)).split(ENCODE_ROWS):
+        for index in torch.split(torch.arange(len(samples)), ENCODE_ROWS):
             x = samples.take(index).to(device)
             if views is not None and generator is not None:
                 x = views(x, generator)
@@ -63,21 +63,19 @@ def encode(
     return Codes(torch.cat(means), torch.cat(log_vars))
 
 
-@dataclass(frozen=True)
-class MixtureSettings:
-    """Prior and limits of a mixture of codes; names as in DPMixture."""
-
-    covariance_type: str = "full"
-    concentration: float = 5.0
-    covariance_scale: float = 0.1
+def subset(samples: Samples, n_samples: int, rng: np.random.Generator) -> Samples:
+    """At most so many samples, drawn without replacement; all of them, in order, if there are no more."""
+    if len(samples) <= n_samples:
+        return samples
+    return replace(samples, source=PartOfSource(samples.source, np.sort(rng.choice(len(samples), n_samples, replace=False))))
 
 
-def start_mixture(z: Tensor, settings: MixtureSettings, first_id: int = 0) -> MixturePrior:
+def start_mixture(z: Tensor, covariance_type: str, concentration: float, covariance_scale: float) -> MixturePrior:
     """One component at the middle of some codes, in their own frame: K = 1."""
     frame = measure(ArrayBatches(z.numpy())).frame
     zeros = torch.zeros(z.shape[1], dtype=torch.float64)
-    family = make_family(settings.covariance_type, m0=zeros, variance=zeros + settings.covariance_scale)
-    return MixturePrior(MixtureState.start(family, settings.concentration, first_id), frame)
+    family = make_family(covariance_type, m0=zeros, variance=zeros + covariance_scale)
+    return MixturePrior(MixtureState.start(family, concentration), frame)
 
 
 def update_mixture(

@@ -19,3 +19,7 @@ class ComponentLimitWarning(UserWarning):
 
 class InterruptedFitWarning(UserWarning):
     """A fit was interrupted and kept what it had reached."""
+
+
+class TrainingError(ArithmeticError):
+    """A term of the loss is no longer finite."""

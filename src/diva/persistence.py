@@ -5,22 +5,35 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from torch import nn
+
 from diva.archive import read_archive
+from diva.estimator import DIVA
 from diva.exceptions import ModelFileError
 from diva.mixture.estimator import DPMixture
 
-KINDS = {"DPMixture": DPMixture}
+KINDS = {"DIVA": DIVA, "DPMixture": DPMixture}
 
 
-def load(path: str | os.PathLike[str]) -> DPMixture:
+def load(
+    path: str | os.PathLike[str], *, encoder: nn.Module | None = None, decoder: nn.Module | None = None
+) -> DIVA | DPMixture:
     """Read a model that ``save`` wrote.
+
+    Parameters
+    ----------
+    path : str or path-like
+    encoder, decoder : nn.Module, optional
+        Networks of your own, if the model was fitted with them: the file holds their weights, not their code.
 
     Nothing in the file is executed. A damaged file, one of another version, or one that is no model at all is rejected with a
     :class:`~diva.exceptions.ModelFileError` that names it.
     """
     archive = read_archive(path, kinds=KINDS)
     try:
-        return KINDS[archive.kind]._from_archive(archive)
+        if archive.kind == "DIVA":
+            return DIVA._from_archive(archive, encoder, decoder)
+        return DPMixture._from_archive(archive)
     except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise ModelFileError(
             f"{Path(path)} is not a model this version of diva can read: its parts do not fit together "

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from diva.networks import SquaredError
 from diva.priors import LatentPrior
 
 LOG_VAR_LIMIT = 10.0  # variances of a code stay between e^-10 and e^10, however the encoder errs
@@ -19,10 +20,10 @@ class LossTerms:
     Attributes
     ----------
     reconstruction : Tensor of shape (n,)
-        Squared error, summed over the numbers of a sample.
+        Summed over the numbers of a sample.
     kl : Tensor of shape (n,)
-    q_mean : Tensor of shape (n, D)
-        Means of the codes of the samples as they are.
+    q_mean : Tensor of shape (n, D), or (2 n, D)
+        Means of the codes of the samples as they are, then of their views.
     z : Tensor of shape (n, D)
         The codes that were decoded.
     """
@@ -34,17 +35,20 @@ class LossTerms:
 
 
 class VAE(nn.Module):
-    """An encoder that returns (mean, log_var) and a decoder.
+    """An encoder that returns (mean, log_var), a decoder, and what a reconstruction is worth.
 
     Parameters
     ----------
     encoder, decoder : nn.Module
+    likelihood : nn.Module
+        SquaredError or GaussianNLL.
     """
 
-    def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
+    def __init__(self, encoder: nn.Module, decoder: nn.Module, likelihood: nn.Module | None = None) -> None:
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder
+        self.likelihood = SquaredError() if likelihood is None else likelihood
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log variance of q(z|x), each (n, D)."""
@@ -72,15 +76,13 @@ class VAE(nn.Module):
         if view is None:
             q_mean, q_log_var = self.encode(x)
             z = _sample(q_mean, q_log_var, noise)
-            at, clean = z, q_mean  # the paper assigns the sampled code
+            at, means = z, q_mean  # the paper assigns the sampled code
         else:
             means, log_vars = self.encode(torch.cat([x, view]))
-            clean, q_mean = means.chunk(2)
+            at, q_mean = means.chunk(2)
             q_log_var = log_vars.chunk(2)[1]
             z = _sample(q_mean, q_log_var, noise)
-            at = clean
-        error = (self.decode(z) - x).square().flatten(1).sum(1)
-        return LossTerms(error, prior.kl(q_mean, q_log_var, at.detach()), clean, z)
+        return LossTerms(self.likelihood(self.decode(z), x), prior.kl(q_mean, q_log_var, at.detach()), means, z)
 
 
 def _sample(mean: Tensor, log_var: Tensor, noise: torch.Generator) -> Tensor:

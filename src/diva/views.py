@@ -56,26 +56,22 @@ class AffineViews:
 
 
 @dataclass(frozen=True)
-class NoisyViews:
-    """Rows with some features left out and noise added: for data nobody knows how to augment.
+class MaskedViews:
+    """Rows with features left out, some with few and some with nearly all: for data nobody knows how to augment.
+
+    Each sample draws its own rate, so that views range from nearly whole to nearly empty; with one weak rate samples hardly
+    wander, and one strong rate shows nothing whole.
 
     Attributes
     ----------
-    dropout : float
-        Share of the features that are set to 0, their mean.
-    noise : float
-        Standard deviation of what is added, in units of the data's own.
+    highest : float
+        Largest share of the features that are set to 0, their mean.
     """
 
-    dropout: float = 0.2
-    noise: float = 0.0
+    highest: float = 1.0
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Perturb rows (n, ...), each number in its own way."""
-        moved = x
-        if self.noise > 0:
-            moved = moved + self.noise * torch.randn(x.shape, generator=generator, device=generator.device).to(x.device)
-        if self.dropout > 0:
-            kept = torch.rand(x.shape, generator=generator, device=generator.device) >= self.dropout
-            moved = moved * kept.to(x.device)
-        return moved
+        """Leave features out of rows (n, ...)."""
+        rate = self.highest * torch.rand(len(x), *[1] * (x.ndim - 1), generator=generator, device=generator.device)
+        kept = torch.rand(x.shape, generator=generator, device=generator.device) >= rate
+        return x * kept.to(x.device)

@@ -1,7 +1,7 @@
 """Arrays and streams in; no model."""
 
 from diva.data.batches import ArrayBatches, Rows, StreamBatches, is_batch_source, to_numpy
-from diva.data.samples import ArraySource, DatasetSource, Samples, Scaling, Source
+from diva.data.samples import ArraySource, DatasetSource, PartOfSource, Samples, Scaling, Source
 from diva.data.synthetic import GaussianMixtureTruth, make_gaussian_mixture
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "ArraySource",
     "DatasetSource",
     "GaussianMixtureTruth",
+    "PartOfSource",
     "Rows",
     "Samples",
     "Scaling",

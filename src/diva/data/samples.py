@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -77,6 +77,24 @@ class DatasetSource:
 
 
 @dataclass(frozen=True)
+class PartOfSource:
+    """Some samples of another source."""
+
+    whole: Source
+    index: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:  # noqa: D102
+        return self.whole.item_shape
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
+        return self.whole.take(self.index[index])
+
+
+@dataclass(frozen=True)
 class Scaling:
     """How raw numbers become network input and back: fixed at the first fit and saved with the model.
 
@@ -138,7 +156,7 @@ class Samples:
 def measure_range(source: Source) -> tuple[float, float]:
     """Smallest and largest number of a source, in bounded memory."""
     lowest, highest = np.inf, -np.inf
-    for part in _parts(source):
+    for part in parts_of(source):
         lowest, highest = min(lowest, float(part.min())), max(highest, float(part.max()))
     return lowest, highest
 
@@ -147,24 +165,15 @@ def measure_moments(source: Source) -> tuple[NDArray[np.float64], NDArray[np.flo
     """Mean and standard deviation of every number of a sample, each (features,)."""
     first = source.take(np.arange(1)).reshape(-1).astype(np.float64)
     n, total, squares = 0, np.zeros_like(first), np.zeros_like(first)
-    for part in _parts(source):
+    for part in parts_of(source):
         deviation = part.reshape(len(part), -1).astype(np.float64) - first  # near 0, so that squares do not cancel
         n, total, squares = n + len(part), total + deviation.sum(0), squares + (deviation**2).sum(0)
     mean = total / n
     return first + mean, np.sqrt(np.maximum(squares / n - mean**2, 0.0))
 
 
-def check_finite(source: Source, describe: Callable[[int], str]) -> None:
-    """Raise ValueError at the first sample with a number that is not finite."""
-    first = 0
-    for part in _parts(source):
-        finite = np.isfinite(part.reshape(len(part), -1)).all(axis=1) if part.dtype.kind == "f" else np.ones(len(part), bool)
-        if not finite.all():
-            raise ValueError(describe(first + int(finite.argmin())))
-        first += len(part)
-
-
-def _parts(source: Source) -> Any:
+def parts_of(source: Source) -> Iterator[NDArray[Any]]:
+    """Runs of samples that fit in memory, from first to last."""
     rows = max(1, MEASURE_NUMBERS // max(1, int(np.prod(source.item_shape))))
     for start in range(0, len(source), rows):
         yield source.take(np.arange(start, min(start + rows, len(source))))

@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from diva.archive import Archive, write_archive
+from diva.checks import check_device, is_number, is_whole, plain_param, resolve_device
 from diva.data import ArrayBatches, Rows, StreamBatches, is_batch_source, to_numpy
 from diva.exceptions import ComponentLimitWarning, DataChangedError, InterruptedFitWarning
 from diva.grouping import Hierarchy, Walk, group, group_as, neighbour_walk
@@ -202,16 +202,16 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         source = ArrayBatches(X, None, self.batch_size)
         measured = measure(source)
-        whole, parts, groups = self._start(measured), [], []
+        whole = self._start(measured)
+        parts: list[MixtureState] = []
+        groups: list[int] = []
         history: list[LapRecord] = []
         lineage: list[MoveRecord] = []
         for number, cluster in enumerate(np.unique(labels)):
             init = MixtureState.start(whole.family, whole.alpha, parts[-1].next_id if parts else whole.ids[0])
             rows = ArrayBatches(X[labels == cluster], None, self.batch_size)
             batches = FramedBatches(rows, measured.frame, self._device())
-            fit = fit_mixture(
-                batches, init, rng, self._moves(), self.max_laps, tol=float(self.tol), first_lap=len(history)
-            )
+            fit = fit_mixture(batches, init, rng, self._moves(), self.max_laps, tol=float(self.tol), first_lap=len(history))
             parts.append(fit.state.with_memo_as_past())
             groups += [number] * fit.state.n_components
             history += [_in_data_units(lap, measured.frame) for lap in fit.history]
@@ -343,8 +343,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 z = self._draw_codes(n_drawn, old_masses, rng)
                 points.append(z.cpu().numpy())
                 resps.append(self._state.posterior.responsibilities(z).cpu().numpy())
-            resp = np.concatenate(resps)
-            walk = neighbour_walk(np.concatenate(points), resp) if self.grouping else Walk(resp, resp)
+            walked = np.concatenate(resps)
+            walk = neighbour_walk(np.concatenate(points), walked) if self.grouping else Walk(walked, walked)
             self.hierarchy_ = group(walk, self.resolution, rng) if known_groups is None else group_as(walk, known_groups)
         self._publish()
 
@@ -469,7 +469,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             Cluster of each draw.
         """
         check_is_fitted(self)
-        if not _is_whole(n_samples) or n_samples < 1:
+        if not is_whole(n_samples) or n_samples < 1:
             raise ValueError(f"n_samples should be a whole number of at least 1, got {n_samples!r}.")
         rng = check_random_state(self.random_state if random_state is None else random_state)
         groups = self._groups(None)
@@ -497,9 +497,13 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file; ``diva.load`` reads it back."""
         check_is_fitted(self)
+        write_archive(path, "DPMixture", *self._to_archive())
+
+    def _to_archive(self) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+        """Take the fitted model apart."""
         document, tensors = mixture_to_archive(self._state, self._frame)
         document |= {
-            "params": {name: _plain_param(value) for name, value in self.get_params().items()}
+            "params": {name: plain_param(value) for name, value in self.get_params().items()}
             | {"covariance_type": "diag" if isinstance(self._state.family, NormalGamma) else "full"},
             "feature_names": [str(n) for n in getattr(self, "feature_names_in_", ())],
             "hierarchy": None if self.hierarchy_ is None else self.hierarchy_.to_dict(),
@@ -507,7 +511,16 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             "history": [asdict(r) for r in self.history_],
         }
         tensors["component_labels"] = torch.from_numpy(self.component_labels_)
-        write_archive(path, "DPMixture", document, tensors)
+        return document, tensors
+
+    def _adopt(self, state: MixtureState, frame: Frame, codes: NDArray[Any]) -> Self:
+        """Become a mixture that was fitted elsewhere, and label codes with it."""
+        self.n_features_in_ = state.family.dim
+        self._frame, self._state, self.hierarchy_ = frame, state, None
+        self.history_, self.lineage_ = [], []
+        batches = FramedBatches(ArrayBatches(codes, None, self.batch_size), frame, self._device())
+        self._look_once_more(batches, len(codes), np.zeros(state.n_components), np.random.default_rng(0))
+        return self
 
     @classmethod
     def _from_archive(cls, archive: Archive) -> Self:
@@ -612,7 +625,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             return np.arange(n)
         if level in (None, "cluster") and self.hierarchy_ is not None:
             return self.hierarchy_.labels
-        if level is None or not _is_whole(level):
+        if level is None or not is_whole(level):
             raise ValueError(f'level should be "cluster", "component" or a number of clusters, got {level!r}.')
         if self.hierarchy_ is None:
             raise ValueError(f'level={level} needs a hierarchy of components: fit with grouping="walk".')
@@ -621,9 +634,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return self.hierarchy_.cut(int(level))
 
     def _device(self) -> torch.device:
-        if self.device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        return torch.device(self.device)
+        return resolve_device(self.device)
 
     def _check_degrees_of_freedom(self, n_features: int) -> float | None:
         least = 2.0 if self.covariance_type == "diag" else n_features + 1.0
@@ -645,51 +656,27 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _check_params(self) -> None:
         for name in ("concentration", "covariance_scale", "mean_precision", "tol"):
             value = getattr(self, name)
-            if not _is_number(value) or not (1e-12 <= value <= 1e12 or (value == 0 and name == "tol")):
+            if not is_number(value) or not (1e-12 <= value <= 1e12 or (value == 0 and name == "tol")):
                 raise ValueError(f"{name} should be a positive number from 1e-12 to 1e12, got {value!r}.")
         for name in ("max_components", "max_laps", "batch_size"):
             value = getattr(self, name)
-            if not (_is_whole(value) and value >= 1) and not (name == "batch_size" and value is None):
+            if not (is_whole(value) and value >= 1) and not (name == "batch_size" and value is None):
                 raise ValueError(f"{name} should be a whole number of at least 1, got {value!r}.")
         for name, allowed in (("covariance_type", ("full", "diag")), ("grouping", (None, "walk"))):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} should be one of {allowed}, got {getattr(self, name)!r}.")
-        if self.degrees_of_freedom is not None and not _is_number(self.degrees_of_freedom):
+        if self.degrees_of_freedom is not None and not is_number(self.degrees_of_freedom):
             raise ValueError(f"degrees_of_freedom should be a number or None, got {self.degrees_of_freedom!r}.")
-        if self.resolution != "auto" and not (_is_number(self.resolution) and self.resolution > 0):
+        if self.resolution != "auto" and not (is_number(self.resolution) and self.resolution > 0):
             raise ValueError(f'resolution should be "auto" or a positive number, got {self.resolution!r}.')
         for name in ("births", "merges", "deletes", "shuffles", "warm_start", "verbose"):
             if not isinstance(getattr(self, name), bool | np.bool_ | int):
                 raise ValueError(f"{name} should be True or False, got {getattr(self, name)!r}.")
         check_random_state(self.random_state)
-        try:
-            torch.zeros(1, dtype=torch.float64, device=self._device()).item()
-        except (RuntimeError, TypeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise ValueError(f'device={self.device!r} cannot be used here ({reason}). Try "cpu" or "auto".') from error
+        check_device(self.device)
 
 
 WALK_SAMPLES = 10_000
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return isinstance(value, Real) and not isinstance(value, bool) and bool(np.isfinite(float(value)))
-    except OverflowError:
-        return False
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _plain_param(value: Any) -> Any:
-    """A parameter as JSON can hold it; a random state that is no number is not kept."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, torch.device):
-        return str(value)
-    return value if value is None or isinstance(value, bool | int | float | str) else None
 
 
 def _in_data_units(record: LapRecord, frame: Frame) -> LapRecord:

@@ -1,6 +1,7 @@
 """Encoders and decoders, as in the paper's figures; nothing here knows about mixtures or training."""
 
 from diva.networks.conv import ConvDecoder, ConvEncoder
+from diva.networks.likelihoods import GaussianNLL, SquaredError
 from diva.networks.mlp import MLPDecoder, MLPEncoder
 
-__all__ = ["ConvDecoder", "ConvEncoder", "MLPDecoder", "MLPEncoder"]
+__all__ = ["ConvDecoder", "ConvEncoder", "GaussianNLL", "MLPDecoder", "MLPEncoder", "SquaredError"]

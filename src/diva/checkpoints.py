@@ -1,0 +1,175 @@
+"""The folder of a run: a checkpoint after every epoch, the history, the fitted model.
+
+A checkpoint is one file, written whole or not at all; the one before stays until the next is complete. A run that was killed
+goes on from it and ends with the numbers of an undisturbed one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from diva.archive import Archive, read_archive, write_archive, write_atomically
+from diva.data import Samples
+from diva.exceptions import ModelFileError
+from diva.mixture.moves import MoveRecord
+from diva.mixture.saving import mixture_from_archive, mixture_to_archive, record_from_plain
+from diva.priors import MixturePrior, StandardNormal
+from diva.sharpening import Teacher
+from diva.training import EpochRecord, Learner
+
+CHECKPOINT = "checkpoint.safetensors"
+CONFIG = "config.json"
+HISTORY = "history.jsonl"
+MODEL = "model.diva"
+KIND = "DIVA checkpoint"
+FINGERPRINT_SAMPLES = 64
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run keeps its files."""
+
+    path: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        """Path of the checkpoint."""
+        return self.path / CHECKPOINT
+
+    @property
+    def model(self) -> Path:
+        """Path of the fitted model."""
+        return self.path / MODEL
+
+    def start(self, config: dict[str, Any]) -> None:
+        """Make the folder and write the configuration.
+
+        Raises
+        ------
+        FileExistsError
+            If it holds a run already.
+        """
+        if self.checkpoint.exists():
+            raise FileExistsError(
+                f"{self.path} already holds a run. Set resume=True to go on with it, or choose another run_dir."
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.path / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
+
+    def write_checkpoint(self, learner: Learner, config: dict[str, Any], fingerprint: str) -> None:
+        """Replace the checkpoint, then the history, in one step each."""
+        document, tensors = learner_to_archive(learner)
+        document |= {"config": config, "fingerprint": fingerprint}
+        write_archive(self.checkpoint, KIND, document, tensors)
+        lines = "".join(json.dumps(asdict(record)) + "\n" for record in learner.history)
+        write_atomically(self.path / HISTORY, lines.encode())
+
+    def sweep(self) -> None:
+        """Remove what a killed process left half-written."""
+        for leftover in self.path.glob(".diva-*.tmp"):
+            leftover.unlink(missing_ok=True)
+
+    def read_checkpoint(self, config: dict[str, Any], fingerprint: str) -> Archive:
+        """Read the checkpoint; raises ValueError if it is of another run or of other data."""
+        archive = read_archive(self.checkpoint, kinds=(KIND,))
+        before = archive.document.get("config")
+        if not isinstance(before, dict) or "fingerprint" not in archive.document:
+            raise ModelFileError(f"{self.checkpoint} lacks its configuration. Delete it to start anew.")
+        changed = sorted(k for k in config.keys() | before.keys() if before.get(k) != config.get(k))
+        if changed:
+            said = ", ".join(f"{k}={before.get(k)!r} (now {config.get(k)!r})" for k in changed)
+            raise ValueError(f"The run in {self.path} was started with {said}. Use the same, or choose another run_dir.")
+        if archive.document["fingerprint"] != fingerprint:
+            raise ValueError(f"The run in {self.path} was started on other data. Pass the same, or choose another run_dir.")
+        return archive
+
+
+def fingerprint(samples: Samples) -> str:
+    """What tells one data set from another: number, shape, and some of the samples."""
+    n = len(samples)
+    index = np.unique(np.linspace(0, n - 1, FINGERPRINT_SAMPLES).astype(np.int64))
+    digest = hashlib.sha256(json.dumps([n, list(samples.scaling.input_shape)]).encode())
+    digest.update(samples.take(index).contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def learner_to_archive(learner: Learner) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Take a learner apart."""
+    tensors = {f"vae.{name}": value for name, value in learner.vae.state_dict().items()}
+    tensors |= _optimizer_tensors("optimizer", learner.optimizer)
+    tensors["generator"] = learner.generator.get_state()
+    document: dict[str, Any] = {
+        "rng": learner.rng.bit_generator.state,
+        "variance": learner.variance,
+        "epoch": learner.epoch,
+        "position": learner.position,
+        "best_bound": learner.best_bound if learner.history else None,
+        "best_epoch": learner.best_epoch,
+        "history": [asdict(record) for record in learner.history],
+        "lineage": [asdict(record) for record in learner.lineage],
+        "prior": None,
+        "taught_clusters": None,
+    }
+    if isinstance(learner.prior, MixturePrior):
+        mixture, parts = mixture_to_archive(learner.prior.mixture, learner.prior.frame)
+        document["prior"] = mixture | {"assignment": learner.prior.assignment}
+        tensors |= {f"prior.{name}": value for name, value in parts.items()}
+    if (teacher := learner.teacher) is not None:
+        document["taught_clusters"] = teacher.head.out_features
+        tensors |= {f"head.{name}": value for name, value in teacher.head.state_dict().items()}
+        tensors |= _optimizer_tensors("head_optimizer", teacher.optimizer)
+        tensors["taught_labels"] = teacher.labels
+    return document, tensors
+
+
+def learner_from_archive(archive: Archive, learner: Learner, learning_rate: float, device: torch.device) -> None:
+    """Bring a new learner to where the archived one was; its networks must be of the same shape."""
+    document, tensors = archive.document, archive.tensors
+    learner.vae.load_state_dict(parts_with(tensors, "vae."))
+    _restore_optimizer("optimizer", learner.optimizer, tensors)
+    learner.generator.set_state(tensors["generator"])
+    learner.rng.bit_generator.state = document["rng"]
+    learner.variance = document["variance"]
+    learner.epoch, learner.position = document["epoch"], document["position"]
+    learner.best_bound = -np.inf if document["best_bound"] is None else document["best_bound"]
+    learner.best_epoch = document["best_epoch"]
+    learner.history = [record_from_plain(EpochRecord, r) for r in document["history"]]
+    learner.lineage = [record_from_plain(MoveRecord, r) for r in document["lineage"]]
+    learner.prior = StandardNormal()
+    if document["prior"] is not None:
+        state, frame = mixture_from_archive(document["prior"], parts_with(tensors, "prior."), torch.device("cpu"))
+        learner.prior = MixturePrior(state, frame, document["prior"]["assignment"])
+    if document["taught_clusters"] is not None:
+        weight = tensors["head.weight"]
+        head = nn.Linear(weight.shape[1], document["taught_clusters"]).to(device)
+        head.load_state_dict(parts_with(tensors, "head."))
+        optimizer = torch.optim.Adam(head.parameters(), lr=learning_rate)
+        _restore_optimizer("head_optimizer", optimizer, tensors)
+        learner.teacher = Teacher(tensors["taught_labels"], head, optimizer)
+
+
+def parts_with(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Tensors whose name begins with a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _optimizer_tensors(name: str, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Adam's moments and step counts; they are missing before the first step."""
+    state = optimizer.state_dict()["state"]
+    return {f"{name}.{i}.{key}": value for i, moments in state.items() for key, value in moments.items()}
+
+
+def _restore_optimizer(name: str, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in parts_with(tensors, f"{name}.").items():
+        number, what = key.split(".")
+        state.setdefault(int(number), {})[what] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,126 @@
+"""Clusters of samples: a mixture of their codes, whose components are grouped by what views of a sample wander between."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+from torch.nn import functional
+
+from diva.codes import encode
+from diva.grouping import Walk, neighbour_walk
+from diva.mixture.estimator import DPMixture
+from diva.sharpening import Teacher
+from diva.training import MIXTURE_ROWS, Course, Learner
+
+WALK_ROWS = 20_000
+
+
+@dataclass(frozen=True)
+class SeenCodes:
+    """Means of the codes of samples as they are, and of several views of each.
+
+    Attributes
+    ----------
+    clean : Tensor of shape (n, D)
+    moved : tuple of Tensor of shape (n, D)
+    """
+
+    clean: Tensor
+    moved: tuple[Tensor, ...]
+
+    @property
+    def all(self) -> tuple[Tensor, ...]:
+        """Clean codes first."""
+        return (self.clean, *self.moved)
+
+
+def see(learner: Learner, course: Course) -> SeenCodes:
+    """Encode all samples, and views of them, with the encoder at rest."""
+    clean = encode(learner.vae, course.samples, course.device).mean
+    if course.views is None:
+        return SeenCodes(clean, ())
+    moved = (
+        encode(learner.vae, course.samples, course.device, course.views, learner.generator).mean
+        for _ in range(course.recipe.n_views)
+    )
+    return SeenCodes(clean, tuple(moved))
+
+
+def find_clusters(codes: SeenCodes, learner: Learner, course: Course) -> DPMixture:
+    """Fit a mixture to clean and moved codes together, then group its components.
+
+    More data carry more components, and finer ones group better: a component that straddles two classes cannot be undone.
+    """
+    mixture = new_mixture(learner, course)
+    rows = np.sort(_choose(len(codes.all) * len(codes.clean), MIXTURE_ROWS, learner.rng))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a few laps more or less do not matter here
+        mixture.fit(torch.cat(codes.all).numpy()[rows])
+    if course.recipe.grouping:
+        mixture.regroup(walk_of(codes, mixture, learner.rng))
+    return mixture
+
+
+def fill_clusters(codes: SeenCodes, learner: Learner, course: Course) -> DPMixture:
+    """Fit a mixture inside every cluster of a sharpened encoder: no component straddles two of them."""
+    assert learner.teacher is not None
+    labels = head_proba(learner.teacher, codes, course.device).argmax(1).numpy()
+    mixture = new_mixture(learner, course)
+    rows = np.sort(_choose(len(codes.clean), MIXTURE_ROWS, learner.rng))
+    mixture.fit_clusters(codes.clean.numpy()[rows], labels[rows])  # clean codes: the density is that of the data
+    return mixture.regroup(walk_of(codes, mixture, learner.rng), keep_clusters=True)
+
+
+def teach(learner: Learner, course: Course) -> Teacher | None:
+    """Find clusters as they are now and choose what is sure enough to be taught."""
+    codes = see(learner, course)
+    mixture = find_clusters(codes, learner, course)
+    if mixture.n_clusters_ < 2:
+        return None
+    proba = sum(torch.from_numpy(mixture.predict_proba(z.numpy())) for z in codes.all) / len(codes.all)
+    assert isinstance(proba, Tensor)
+    return Teacher.of(proba, codes.clean, course.recipe.learning_rate, course.device)
+
+
+@torch.no_grad()
+def head_proba(teacher: Teacher, codes: SeenCodes, device: torch.device) -> Tensor:
+    """What the head makes of samples, averaged over their views, (n, G)."""
+    votes = [functional.softmax(teacher.head(z.to(device)), dim=1).cpu() for z in codes.all]
+    return torch.stack(votes).mean(0)
+
+
+def walk_of(codes: SeenCodes, mixture: DPMixture, rng: np.random.Generator) -> Walk:
+    """From views of samples to other views of them; from samples to their nearest neighbours where there are no views.
+
+    Both ends of a step are moved, so that components that only clean samples reach do not look set apart.
+    """
+    chosen = _choose(len(codes.clean), WALK_ROWS, rng)
+    resp = [mixture.predict_proba(z.numpy()[chosen], level="component") for z in codes.moved or (codes.clean,)]
+    if len(resp) == 1:
+        return neighbour_walk(codes.clean.numpy()[chosen], resp[0])
+    return Walk(np.concatenate(resp), np.concatenate([*resp[1:], resp[0]]))
+
+
+def new_mixture(learner: Learner, course: Course) -> DPMixture:
+    """A mixture that names its components after those that training knew."""
+    recipe = course.recipe
+    mixture = DPMixture(
+        concentration=recipe.concentration,
+        covariance_type=recipe.final_covariance_type,
+        covariance_scale=recipe.covariance_scale,
+        max_components=recipe.max_components,
+        resolution=recipe.resolution,
+        random_state=int(learner.rng.integers(2**31)),
+    )
+    mixture._first_id = learner.next_component_id
+    return mixture
+
+
+def _choose(n: int, n_chosen: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    return np.arange(n) if n <= n_chosen else rng.choice(n, n_chosen, replace=False)

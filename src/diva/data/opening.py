@@ -1,0 +1,159 @@
+"""Whatever users pass, as a source of samples; and the scaling that fits it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.validation import validate_data
+
+from diva.data.batches import to_numpy
+from diva.data.samples import ArraySource, DatasetSource, Scaling, Source, measure_moments, measure_range, parts_of
+
+NEARLY = 1e-3  # by how much a range may be exceeded and still be that range
+
+
+def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
+    """Check X and make it a source; sets or checks the estimator's ``n_features_in_`` as scikit-learn does.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is nothing that samples can be taken from, or holds numbers that are not finite.
+    """
+    if isinstance(X, torch.utils.data.Dataset):
+        return _open_dataset(estimator, X, reset)
+    if isinstance(X, tuple) and len(X) == 2 and all(hasattr(part, "shape") for part in X):
+        raise ValueError("Expected samples only, got a pair of arrays. Pass X alone: labels are not used.")
+    if isinstance(X, str):
+        raise ValueError(f"Expected an array of samples, got the text {X!r}. Load the data first, for example with numpy.load.")
+    if sparse.issparse(X):
+        raise TypeError(f"Expected dense data, got a sparse {type(X).__name__}. Use its toarray method.")
+    if isinstance(X, torch.Tensor):
+        X = to_numpy(X)
+    if getattr(X, "ndim", None) in (3, 4):
+        return _open_images(estimator, np.asarray(X) if not isinstance(X, np.ndarray) else X, reset)
+    if isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fui" and len(X):
+        validate_data(estimator, np.array(X[:1]), reset=reset, ensure_all_finite=False)
+    else:
+        X = validate_data(
+            estimator, X, reset=reset, dtype=[np.float32, np.float64, np.uint8], ensure_min_samples=1 if not reset else 2
+        )
+    source = ArraySource(X)
+    _check_finite(estimator, source)
+    return source
+
+
+def _open_dataset(estimator: Any, dataset: Any, reset: bool) -> Source:
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise TypeError(f"Expected a Dataset with a length and items by number, got an iterable {type(dataset).__name__}.")
+    if len(dataset) < (2 if reset else 1):
+        raise ValueError(f"Found {len(dataset)} items while a minimum of {2 if reset else 1} is required.")
+    source = DatasetSource(dataset)
+    if source.take(np.arange(1)).dtype.kind not in "fuib":
+        raise ValueError("Expected a Dataset whose items are numbers, or tuples that begin with them.")
+    _set_features(estimator, math.prod(source.item_shape), reset)
+    _check_finite(estimator, source)
+    return source
+
+
+def _open_images(estimator: Any, X: NDArray[Any], reset: bool) -> Source:
+    if X.dtype.kind not in "fuib":
+        raise ValueError(f"Expected images of numbers, got an array of dtype {X.dtype}.")
+    if 0 in X.shape or len(X) < (2 if reset else 1):
+        raise ValueError(f"Found array with shape {X.shape} while a minimum of {2 if reset else 1} images is required.")
+    if reset and X.ndim == 4 and X.shape[3] > 4 and X.shape[1] <= 4:
+        raise ValueError(
+            f"Expected images of shape (n, height, width, channels), got {X.shape}, which looks like channels first. "
+            "Use X.transpose(0, 2, 3, 1)."
+        )
+    _set_features(estimator, math.prod(X.shape[1:]), reset)
+    source = ArraySource(X)
+    _check_finite(estimator, source)
+    return source
+
+
+def _set_features(estimator: Any, n_features: int, reset: bool) -> None:
+    if reset:
+        estimator.n_features_in_ = n_features
+        if hasattr(estimator, "feature_names_in_"):
+            del estimator.feature_names_in_
+    elif n_features != estimator.n_features_in_:
+        name = type(estimator).__name__
+        raise ValueError(f"X has {n_features} features, but {name} is expecting {estimator.n_features_in_} features as input.")
+
+
+def _check_finite(estimator: Any, source: Source) -> None:
+    first = 0
+    for part in parts_of(source):
+        if part.dtype.kind == "f" and not np.isfinite(part.sum(dtype=np.float64)):
+            flat = part.reshape(len(part), -1)
+            row, feature = np.argwhere(~np.isfinite(flat))[0] if not np.isfinite(flat).all() else (None, None)
+            if row is None:
+                raise ValueError("Input X holds numbers too large to add up in float64. Rescale the data.")
+            found = "NaN" if np.isnan(flat[row, feature]) else "infinity"
+            raise ValueError(
+                f"Input X contains {found} (sample {first + row}, number {feature}). {type(estimator).__name__} does not "
+                "accept missing or infinite values: drop or impute them first."
+            )
+        if part.dtype.kind == "f" and float(np.abs(part).max()) > 1e30:
+            raise ValueError("Input X holds numbers beyond 1e30, too large to square in float32. Rescale the data.")
+        first += len(part)
+
+
+def scaling_for(source: Source, image_shape: tuple[int, ...] | None) -> Scaling:
+    """Scale images to [-1, 1] by the range of their kind, rows to mean 0 and a mean variance of 1."""
+    shape = source.item_shape
+    if image_shape is None and len(shape) == 1:
+        return _row_scaling(source)
+    if image_shape is not None:
+        if math.prod(image_shape) != math.prod(shape):
+            raise ValueError(
+                f"image_shape={tuple(image_shape)} has {math.prod(image_shape)} numbers, samples have {math.prod(shape)}."
+            )
+        shape = tuple(image_shape)
+    height, width, channels = (*shape, 1)[:3]
+    lowest, highest = image_range(source)
+    offset, unit = (highest + lowest) / 2, (highest - lowest) / 2
+    return Scaling((channels, height, width), True, torch.tensor([offset]).float(), torch.tensor([unit]).float())
+
+
+def image_range(source: Source) -> tuple[float, float]:
+    """The range images are meant to have: 0 to 255, 0 to 1, -1 to 1, or else what they do have."""
+    lowest, highest = measure_range(source)
+    if source.take(np.arange(1)).dtype == np.uint8:
+        return 0.0, 255.0
+    for low, high in ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0)):
+        is_inside = low - NEARLY <= lowest and highest <= high + NEARLY
+        if is_inside and highest > low + (high - low) / 4:  # numbers up to 16 are not meant to be up to 255
+            return low, high
+    return (lowest, highest) if highest > lowest else (lowest - 1.0, lowest + 1.0)
+
+
+def check_range(source: Source, scaling: Scaling) -> None:
+    """Raise ValueError if new images are clearly in other units than those of the fit."""
+    if not scaling.is_image:
+        return
+    low, high = (float(scaling.offset + sign * scaling.unit) for sign in (-1, 1))
+    lowest, highest = measure_range(source)
+    reach = high - low
+    advice = "Scale the images as they were for fit."
+    if lowest < low - 2 * reach or highest > high + 2 * reach:
+        raise ValueError(f"Images should be from {low:g} to {high:g} as in fit, got {lowest:g} to {highest:g}. {advice}")
+    is_float = source.take(np.arange(1)).dtype.kind == "f"
+    if is_float and high == 255.0 and 0.0 < highest <= 1.0 and len(source) > 1:
+        raise ValueError(f"Images should be from 0 to 255 as in fit, got {lowest:g} to {highest:g}. {advice}")
+
+
+def _row_scaling(source: Source) -> Scaling:
+    """Centre every feature and divide all by one number: rare features, such as words, must not become the loudest."""
+    mean, deviation = measure_moments(source)
+    typical = float(np.sqrt((deviation**2).mean()))
+    unit = typical if typical > 1e-9 * float(np.abs(mean).max()) + 1e-30 else 1.0
+    return Scaling(
+        source.item_shape, False, torch.from_numpy(mean.astype(np.float32)), torch.tensor([unit], dtype=torch.float32)
+    )

@@ -1,0 +1,575 @@
+"""DIVA: the scikit-learn face of the whole."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from diva.archive import Archive, write_archive
+from diva.building import flushed_denormals, make_learner, make_recipe, make_vae, make_views
+from diva.checkpoints import RunFolder, fingerprint, learner_from_archive, parts_with
+from diva.checks import plain_param, resolve_device
+from diva.clusters import fill_clusters, find_clusters, new_mixture, see, teach
+from diva.codes import encode
+from diva.data import Samples, Scaling, Source
+from diva.data.opening import check_range, open_samples, scaling_for
+from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
+from diva.grouping import Hierarchy, Walk, neighbour_walk
+from diva.mixture.estimator import DPMixture, Level
+from diva.mixture.moves import MoveRecord
+from diva.mixture.saving import record_from_plain
+from diva.networks.mlp import HIDDEN_SIZES
+from diva.parameters import check_params
+from diva.priors import MixturePrior
+from diva.recipes import Recipe, recipe_from_plain
+from diva.training import Course, EpochRecord, Learner, fit_epochs
+from diva.vae import VAE
+from diva.version import __version__
+from diva.views import Views
+
+Callback = Callable[["DIVA", EpochRecord], Any]
+
+
+class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Deep clustering that finds the number of clusters by itself.
+
+    A variational auto-encoder learns codes of the samples, a Dirichlet process mixture of the codes is its prior, and births
+    and merges change the number of components while both learn. Components that views of a sample wander between are grouped
+    into clusters; at the end, samples whose views agree teach the encoder to see the clusters more sharply.
+
+    Parameters
+    ----------
+    preset : {"auto", "images", "features", "sensors", "paper"}, default="auto"
+        Where the parameters that are None come from. "auto" takes "images" for images and "features" for rows of numbers;
+        "paper" is Algorithm 1 to the letter, with the paper's hyper-parameters.
+    image_shape : (height, width) or (height, width, channels), optional
+        Shape of the images if they come as flat rows.
+    latent_dim : int, optional
+        Length of a code.
+    hidden_sizes : tuple of int, default=(500, 500, 2000)
+        Layers of the networks for rows of numbers.
+    encoder, decoder : nn.Module, optional
+        Networks of your own, both or none. The encoder returns (mean, log_var), each (n, latent_dim).
+    n_epochs : int, optional
+        Passes over the data in all; by default at least 15, and more for small data.
+    warmup, sharpening : float, optional
+        Shares of the epochs: with a standard normal prior at the beginning, with confident samples as labels at the end.
+    batch_size, learning_rate, weight_decay : optional
+        Of the optimizer, Adam.
+    reconstruction : {"mse", "nll"}, optional
+        Squared error, or a Gaussian likelihood whose variance is learnt.
+    kl_weight : float or "auto", optional
+        Weight of the KL term beside the mean squared error. "auto" calibrates it to the data.
+    assignment : {"soft", "hard"}, optional
+        Whether the KL term weighs all components or takes the most probable one.
+    concentration, covariance_scale : float, optional
+        Of the mixture, as in :class:`DPMixture`.
+    covariance_type : {"full", "diag"}, optional
+        Of the mixture that is left at the end.
+    n_laps : int, optional
+        Laps of the mixture after an epoch.
+    max_components : int, optional
+    augmentation : {"auto", "affine", "affine+flip", "mask", None} or callable, default="auto"
+        How samples may be moved and stay of their kind. A callable takes a batch as the network sees it (images: channels
+        first, from -1 to 1) and a torch.Generator, and returns a batch of the same shape.
+    n_views : int, optional
+        Views that vote on where a sample belongs.
+    grouping : {"auto", "walk", None}, default="auto"
+        None makes every component a cluster.
+    resolution : float or "auto", optional
+        Of the grouping.
+    early_stopping : int, optional
+        Epochs without a better bound, on the validation data if there are any, after which the coupled phase ends.
+    run_dir : str or path-like, optional
+        Folder for checkpoints, history and the fitted model.
+    checkpoint_every : int, default=1
+        Epochs between two checkpoints.
+    resume : bool, default=False
+        Whether ``fit`` goes on from the last checkpoint in ``run_dir``, if there is one.
+    callbacks : sequence of callables, default=()
+        Called as ``callback(model, record)`` after every epoch; training ends early if one returns True.
+    device : str, default="auto"
+        As torch names it.
+    random_state : int, RandomState or None, default=None
+        Same seed, data, machine and number of threads: same numbers, bit for bit.
+    verbose : bool, default=False
+        Print a line for every epoch.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,)
+        Cluster of each sample.
+    component_labels_ : ndarray of shape (n_samples,)
+        Component of the mixture, the fine level.
+    n_clusters_, n_components_ : int
+    mixture_ : DPMixture
+        The mixture of the codes.
+    vae_ : VAE
+    hierarchy_ : Hierarchy or None
+        Tree of components; ``predict(X, level=k)`` cuts it into k clusters.
+    lineage_ : list of MoveRecord
+        Every birth, merge and deletion: those while training with their epoch, then those of the final mixture.
+    history_ : list of EpochRecord
+    recipe_ : Recipe
+        What the parameters came to.
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from diva import DIVA
+    >>> images = load_digits().images[:200]
+    >>> model = DIVA(n_epochs=3, random_state=0).fit(images)
+    >>> model.transform(images).shape
+    (200, 16)
+    """
+
+    mixture_: DPMixture
+    vae_: VAE
+    _scaling: Scaling
+    _item_shape: tuple[int, ...]
+
+    def __init__(
+        self,
+        preset: str = "auto",
+        *,
+        image_shape: tuple[int, ...] | None = None,
+        latent_dim: int | None = None,
+        hidden_sizes: tuple[int, ...] = HIDDEN_SIZES,
+        encoder: nn.Module | None = None,
+        decoder: nn.Module | None = None,
+        n_epochs: int | None = None,
+        warmup: float | None = None,
+        sharpening: float | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        reconstruction: str | None = None,
+        kl_weight: float | Literal["auto"] | None = None,
+        assignment: str | None = None,
+        concentration: float | None = None,
+        covariance_scale: float | None = None,
+        covariance_type: str | None = None,
+        n_laps: int | None = None,
+        max_components: int | None = None,
+        augmentation: str | Views | None = "auto",
+        n_views: int | None = None,
+        grouping: str | None = "auto",
+        resolution: float | Literal["auto"] | None = None,
+        early_stopping: int | None = None,
+        run_dir: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 1,
+        resume: bool = False,
+        callbacks: Sequence[Callback] = (),
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.preset = preset
+        self.image_shape = image_shape
+        self.latent_dim = latent_dim
+        self.hidden_sizes = hidden_sizes
+        self.encoder = encoder
+        self.decoder = decoder
+        self.n_epochs = n_epochs
+        self.warmup = warmup
+        self.sharpening = sharpening
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.reconstruction = reconstruction
+        self.kl_weight = kl_weight
+        self.assignment = assignment
+        self.concentration = concentration
+        self.covariance_scale = covariance_scale
+        self.covariance_type = covariance_type
+        self.n_laps = n_laps
+        self.max_components = max_components
+        self.augmentation = augmentation
+        self.n_views = n_views
+        self.grouping = grouping
+        self.resolution = resolution
+        self.early_stopping = early_stopping
+        self.run_dir = run_dir
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.callbacks = callbacks
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- fitting
+
+    def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:
+        """Learn codes and clusters of samples, forgetting any fit before.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), (n, h, w) or (n, h, w, c), memmap, torch Tensor or Dataset
+        y : ignored
+        validation : like X, optional
+            Samples that are not learnt from; the bound on them is in ``history_`` and decides about early stopping.
+        """
+        check_params(self)
+        source = open_samples(self, X, reset=True)
+        scaling = scaling_for(source, self.image_shape)
+        samples = Samples(source, scaling)
+        held_out = (
+            None
+            if validation is None
+            else Samples(self._checked(open_samples(self, validation, reset=False), source.item_shape, scaling), scaling)
+        )
+        recipe = make_recipe(self, scaling.is_image).for_samples(len(samples))
+        course = Course(recipe, samples, held_out, make_views(self, recipe), self._device(), self.early_stopping, teach)
+        with flushed_denormals():
+            learner = make_learner(self, course)
+            folder = self._open_run(learner, course)
+            self._learn(learner, course, folder)
+            self._finish(learner, course)
+        self._scaling, self._item_shape = scaling, source.item_shape
+        if folder is not None:
+            self.save(folder.model)
+        return self
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Go on with new samples; the first call is a fit.
+
+        The networks stay as they are, so that codes of samples seen before stay valid and count in full through their
+        statistics. The mixture goes on: components keep their ids, and new ones are born where it describes the new samples
+        badly. ``labels_`` are those of ``X``.
+        """
+        if not hasattr(self, "mixture_"):
+            return self.fit(X)
+        check_params(self)
+        samples = self._samples(X)
+        with flushed_denormals():
+            clean = encode(self.vae_, samples, self._device()).mean
+            generator = torch.Generator().manual_seed(int(check_random_state(self.random_state).randint(2**31)))
+            self.mixture_.partial_fit(clean.numpy())
+            if self.recipe_.grouping:
+                self.mixture_.regroup(self._walk_after(samples, clean, generator))
+        self.lineage_ = [*self._training_lineage, *self.mixture_.lineage_]
+        self._publish(clean)
+        return self
+
+    def _learn(self, learner: Learner, course: Course, folder: RunFolder | None) -> None:
+        """Run the schedule, with checkpoints; an interrupted run keeps what it has if it can be used."""
+        config, mark = self._config(course.recipe), fingerprint(course.samples) if folder else ""
+
+        def on_epoch(record: EpochRecord) -> bool:
+            if folder is not None and (
+                learner.epoch % self.checkpoint_every == 0 or learner.position >= course.schedule.n_epochs
+            ):
+                folder.write_checkpoint(learner, config, mark)
+            if self.verbose:
+                print(describe_epoch(record, course.schedule.n_epochs), flush=True)
+            self.history_ = learner.history
+            answers = [callback(self, record) for callback in self.callbacks]
+            return any(answer is True for answer in answers)
+
+        try:
+            fit_epochs(learner, course, on_epoch)
+        except TrainingError as error:
+            kept = f" The last good checkpoint is {folder.checkpoint}." if folder and folder.checkpoint.exists() else ""
+            raise TrainingError(f"{error}{kept}") from error
+        except KeyboardInterrupt:
+            if not isinstance(learner.prior, MixturePrior):
+                raise  # there are no clusters yet
+            how = f"set resume=True to go on from {folder.checkpoint}" if folder else "set run_dir to be able to go on"
+            warnings.warn(
+                f"The fit was interrupted after {learner.epoch} epochs and keeps what it had reached; {how}.",
+                InterruptedFitWarning,
+                stacklevel=4,
+            )
+
+    def _finish(self, learner: Learner, course: Course) -> None:
+        """The mixture that is left at the end, and what follows from it."""
+        self.vae_, self.recipe_ = learner.vae.eval(), course.recipe
+        prior = learner.prior
+        if not course.recipe.final_refit and isinstance(prior, MixturePrior):
+            clean = encode(learner.vae, course.samples, course.device).mean
+            self.mixture_ = new_mixture(learner, course)._adopt(prior.mixture, prior.frame, clean.numpy())
+        else:
+            codes = see(learner, course)
+            clean = codes.clean
+            fitted = find_clusters if learner.teacher is None else fill_clusters
+            self.mixture_ = fitted(codes, learner, course)
+        self._variance = learner.variance
+        self._training_lineage = learner.lineage
+        self.history_ = learner.history
+        self.lineage_ = [*learner.lineage, *self.mixture_.lineage_]
+        self._publish(clean)
+
+    def _publish(self, clean: torch.Tensor) -> None:
+        """Set the fitted attributes that follow from the mixture and the codes of the samples."""
+        self._set_labels(self.mixture_.predict(clean.numpy(), level="component"))
+
+    def _set_labels(self, component_labels: NDArray[np.int64]) -> None:
+        self.hierarchy_: Hierarchy | None = self.mixture_.hierarchy_
+        self.n_components_ = self.mixture_.n_components_
+        self.n_clusters_ = self.mixture_.n_clusters_
+        self.component_ids_ = self.mixture_.component_ids_
+        self.component_labels_ = component_labels
+        self.labels_ = self.mixture_._groups(None)[component_labels]
+
+    def _walk_after(self, samples: Samples, clean: torch.Tensor, generator: torch.Generator) -> Walk:
+        """Views of new samples; samples that are gone take part through decoded draws of the mixture."""
+        views = make_views(self, self.recipe_)
+        mixture = self.mixture_
+        n_new = len(samples)
+        n_past = round(min(max(float(mixture._state.total.counts.sum()) - n_new, 0.0), MAX_DRAWN))
+        codes, moved = [clean], []
+        if views is None:
+            resp = mixture.predict_proba(clean.numpy(), level="component")
+            return neighbour_walk(clean.numpy(), resp)
+        moved.append(encode(self.vae_, samples, self._device(), views, generator).mean)
+        if n_past:
+            draws, _ = mixture.sample(n_past, random_state=int(torch.randint(2**31, (), generator=generator)))
+            with torch.no_grad():
+                for z in torch.split(torch.from_numpy(draws.astype(np.float32)), 512):
+                    x = self.vae_.decode(z.to(self._device()))
+                    codes.append(self.vae_.encode(x)[0].cpu())
+                    moved.append(self.vae_.encode(views(x, generator))[0].cpu())
+        resp, resp_moved = (mixture.predict_proba(torch.cat(z).numpy(), level="component") for z in (codes, moved))
+        return Walk(resp, resp_moved)
+
+    # --- using
+
+    def predict(self, X: Any, level: Level | None = None) -> NDArray[np.int64]:
+        """Most probable cluster of each sample.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+        level : {"cluster", "component"} or int, optional
+            "component" for the fine level, a number to cut the hierarchy into so many clusters. Clusters by default.
+        """
+        check_is_fitted(self)
+        return self.mixture_.predict(self._encode(X), level)
+
+    def predict_proba(self, X: Any, level: Level | None = None) -> NDArray[np.float64]:
+        """Probability of each cluster for each sample, (n_samples, n_clusters)."""
+        check_is_fitted(self)
+        return self.mixture_.predict_proba(self._encode(X), level)
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Codes of samples, the means of q(z|x), (n_samples, latent_dim)."""
+        check_is_fitted(self)
+        return self._encode(X)
+
+    def inverse_transform(self, Z: Any) -> NDArray[np.float32]:
+        """Decode codes (n, latent_dim) to samples, in the shape and units of the data."""
+        check_is_fitted(self)
+        Z = check_array(Z, dtype=np.float32)
+        if Z.shape[1] != self.recipe_.latent_dim:
+            raise ValueError(
+                f"Z should have shape (n_samples, {self.recipe_.latent_dim}), but got {Z.shape}. "
+                "Pass codes, for example those of transform."
+            )
+        parts = []
+        with flushed_denormals(), torch.no_grad():
+            for z in torch.split(torch.from_numpy(Z), 512):
+                x = self.vae_.decode(z.to(self._device()))
+                parts.append(self._scaling.to_raw(x, self._item_shape))
+        return np.concatenate(parts)
+
+    def reconstruct(self, X: Any) -> NDArray[np.float32]:
+        """What the decoder makes of the codes of samples, in the shape and units of the data."""
+        return self.inverse_transform(self.transform(X))
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """Log density of the codes of samples: low means of no known kind."""
+        check_is_fitted(self)
+        return self.mixture_.score_samples(self._encode(X))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the codes."""
+        return float(self.score_samples(X).mean())
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        *,
+        component: int | None = None,
+        cluster: int | None = None,
+        random_state: Any = None,
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Draw new samples: codes of the mixture, decoded.
+
+        Parameters
+        ----------
+        n_samples : int
+        component, cluster : int, optional
+            Draw only from this one.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, ...)
+            In the shape and units of the data.
+        labels : ndarray of shape (n_samples,)
+            Cluster of each draw.
+        """
+        check_is_fitted(self)
+        if random_state is None:
+            random_state = self.random_state
+        codes, labels = self.mixture_.sample(
+            n_samples, component=component, cluster=cluster, random_state=check_random_state(random_state)
+        )
+        return self.inverse_transform(codes), labels
+
+    # --- files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file; ``diva.load`` reads it back.
+
+        Networks of your own are not written, only their weights: pass them to ``load``.
+        """
+        check_is_fitted(self)
+        mixture, mixture_tensors = self.mixture_._to_archive()
+        params = self.get_params(deep=False)
+        document = {
+            "params": {name: plain_param(value) for name, value in params.items()} | {"callbacks": []},
+            "own_networks": self.encoder is not None,
+            "own_views": callable(self.augmentation),
+            "recipe": asdict(self.recipe_),
+            "input_shape": list(self._scaling.input_shape),
+            "channels_last": self._scaling.channels_last,
+            "item_shape": list(self._item_shape),
+            "variance": self._variance,
+            "feature_names": [str(n) for n in getattr(self, "feature_names_in_", ())],
+            "history": [asdict(r) for r in self.history_],
+            "training_lineage": [asdict(r) for r in self._training_lineage],
+            "mixture": mixture,
+        }
+        tensors = {f"vae.{name}": value for name, value in self.vae_.state_dict().items()}
+        tensors |= {f"mixture.{name}": value for name, value in mixture_tensors.items()}
+        tensors |= {"scaling.offset": self._scaling.offset, "scaling.unit": self._scaling.unit}
+        tensors["component_labels"] = torch.from_numpy(self.component_labels_)
+        write_archive(path, "DIVA", document, tensors)
+
+    @classmethod
+    def _from_archive(cls, archive: Archive, encoder: nn.Module | None = None, decoder: nn.Module | None = None) -> Self:
+        """Rebuild a model; raises KeyError, TypeError or ValueError if the contents do not fit together."""
+        document, tensors = archive.document, archive.tensors
+        model = cls(**_with_tuples(document["params"]))
+        if set(document["params"]) != set(model.get_params(deep=False)):
+            raise ValueError("parameters are missing")
+        if document["own_networks"] and (encoder is None or decoder is None):
+            raise ValueError("it was fitted with networks of your own: pass them to load as encoder= and decoder=")
+        model.encoder, model.decoder = encoder, decoder
+        check_params(model)
+        model.recipe_ = recipe_from_plain(document["recipe"])
+        model._scaling = Scaling(
+            tuple(document["input_shape"]),
+            bool(document["channels_last"]),
+            tensors["scaling.offset"],
+            tensors["scaling.unit"],
+        )
+        model._item_shape = tuple(document["item_shape"])
+        model._variance = float(document["variance"])
+        n_numbers = math.prod(model._scaling.input_shape)
+        if math.prod(model._item_shape) != n_numbers:
+            raise ValueError("samples and network input have different sizes")
+        model.n_features_in_ = n_numbers
+        if document["feature_names"]:
+            if len(document["feature_names"]) != n_numbers:
+                raise ValueError("there should be one name for each feature")
+            model.feature_names_in_ = np.array(document["feature_names"], dtype=object)
+        model.vae_ = make_vae(model, model.recipe_, model._scaling.input_shape)
+        model.vae_.load_state_dict(parts_with(tensors, "vae."))
+        model.vae_.to(model._device()).eval()
+        model.mixture_ = DPMixture._from_archive(Archive("DPMixture", document["mixture"], parts_with(tensors, "mixture.")))
+        if model.mixture_.n_features_in_ != model.recipe_.latent_dim:
+            raise ValueError("mixture and encoder have codes of different length")
+        model.history_ = [record_from_plain(EpochRecord, r) for r in document["history"]]
+        model._training_lineage = [record_from_plain(MoveRecord, r) for r in document["training_lineage"]]
+        model.lineage_ = [*model._training_lineage, *model.mixture_.lineage_]
+        labels = tensors["component_labels"].numpy()
+        if (
+            labels.dtype != np.int64
+            or labels.ndim != 1
+            or (labels.size and not 0 <= labels.min() <= labels.max() < model.mixture_.n_components_)
+        ):
+            raise ValueError("labels name components that do not exist")
+        model._set_labels(labels)
+        return model
+
+    # --- parts
+
+    def _encode(self, X: Any) -> NDArray[np.float32]:
+        with flushed_denormals():
+            codes: NDArray[np.float32] = encode(self.vae_, self._samples(X), self._device()).mean.numpy()
+        return codes
+
+    def _samples(self, X: Any) -> Samples:
+        """New samples, checked against those of the fit."""
+        source = open_samples(self, X, reset=False)
+        return Samples(self._checked(source, self._item_shape, self._scaling), self._scaling)
+
+    def _checked(self, source: Source, item_shape: tuple[int, ...], scaling: Scaling) -> Source:
+        if source.item_shape != item_shape and math.prod(source.item_shape) != math.prod(item_shape):
+            raise ValueError(f"Samples should have shape {item_shape} as in fit, got {source.item_shape}.")
+        if len(source.item_shape) > 1 and len(item_shape) > 1 and source.item_shape != item_shape:
+            raise ValueError(f"Images should have shape {item_shape} as in fit, got {source.item_shape}.")
+        check_range(source, scaling)
+        return source
+
+    def _open_run(self, learner: Learner, course: Course) -> RunFolder | None:
+        """Make the run's folder, or go on from its checkpoint."""
+        if self.run_dir is None:
+            return None
+        folder = RunFolder(Path(self.run_dir))
+        config = self._config(course.recipe)
+        if self.resume and folder.checkpoint.exists():
+            folder.sweep()
+            archive = folder.read_checkpoint(config, fingerprint(course.samples))
+            try:
+                learner_from_archive(archive, learner, course.recipe.learning_rate, course.device)
+            except (KeyError, TypeError, ValueError, RuntimeError) as error:
+                raise ModelFileError(
+                    f"{folder.checkpoint} does not fit this model ({error}). Choose another run_dir to start anew."
+                ) from error
+        else:
+            folder.start(config)
+        return folder
+
+    def _config(self, recipe: Recipe) -> dict[str, Any]:
+        """What must be the same for a run to go on: parameters and what they came to, not where and how it is watched."""
+        params = {name: plain_param(value) for name, value in self.get_params(deep=False).items() if name not in WATCHING}
+        return {"version": __version__, "params": params, "recipe": asdict(recipe)}
+
+    def _device(self) -> torch.device:
+        return resolve_device(self.device)
+
+
+WATCHING = ("run_dir", "checkpoint_every", "resume", "callbacks", "verbose", "device")
+MAX_DRAWN = 20_000
+
+
+def describe_epoch(record: EpochRecord, n_epochs: int) -> str:
+    """One line for people."""
+    counts = {"births": record.births, "merges": record.merges, "deletions": record.deletes}
+    moves = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+    terms = f"reconstruction {record.reconstruction:.2f}  kl {record.kl:.2f}"
+    if record.sharpening is not None:
+        terms += f"  sharpening {record.sharpening:.3f}"
+    progress = f"epoch {record.epoch + 1:3d}/{n_epochs}  {record.phase:10s}"
+    return f"{progress}  {terms}  K {record.n_components}  {record.seconds:.1f} s  {moves}".rstrip()
+
+
+def _with_tuples(params: dict[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in params.items()}
