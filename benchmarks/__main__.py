@@ -1,21 +1,24 @@
-"""Run benchmarks by name, or all: ``python -m benchmarks [recovery|speed|scale|memory|page] ...``."""
+"""Run benchmarks by name, or all: ``python -m benchmarks [NAME ...]``."""
 
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
-from benchmarks import bench_recovery, bench_scale, bench_speed, page
+from benchmarks import bench_diva, bench_recovery, bench_scale, bench_speed, bench_training, page
 
 BENCHMARKS = {
     "recovery": bench_recovery.main,
     "speed": bench_speed.main,
     "scale": bench_scale.main,
     "memory": bench_scale.memory,
+    **{name: partial(bench_diva.run, name) for name in bench_diva.CASES},
+    **bench_training.BENCHMARKS,
     "page": page.main,
 }
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-parser.add_argument("names", nargs="*", default=list(BENCHMARKS), help="which to run; all by default")
+parser.add_argument("names", nargs="*", default=list(BENCHMARKS), help=f"which to run, all by default: {', '.join(BENCHMARKS)}")
 names = parser.parse_args().names
 if unknown := set(names) - set(BENCHMARKS):
     parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; choose from {', '.join(BENCHMARKS)}")

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
-from sklearn.decomposition import PCA
 
+from diva.estimator import DIVA
 from diva.metrics import Agreement
-from diva.mixture import DPMixture
+from diva.training import EpochRecord
 
 FOLDER = Path("demo")
-N_CODES = 10  # principal components; the deep estimator will learn its codes instead
-N_SHOWN = 14  # members in a row of the picture
+N_SHOWN = 5  # pictures of each sort in a row: typical members, least typical ones, draws
 
 PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -32,7 +31,8 @@ PAGE = """<!doctype html>
 </style>
 <h1>{title}</h1>
 <p>{summary}</p>
-<img src="data:image/png;base64,{picture}" alt="Real members of every cluster, one cluster a row, nearest the centre first">
+<img src="data:image/png;base64,{picture}"
+ alt="One cluster a row: typical members, least typical members, and samples drawn from the model">
 <h2>Clusters</h2>
 {clusters}
 <h2>Agreement with the true digits</h2>
@@ -51,19 +51,21 @@ class Cluster:
     n_components: int
     confidence: float
     mostly: str
-    members: NDArray[np.int64]  # positions in the data, surest and most typical first
+    members: NDArray[np.int64]  # positions in the data, most typical first
+    drawn: NDArray[Any]  # images that the model made
 
 
 def main() -> int:
     """Fit, print, draw."""
     digits = load_digits()
-    codes = PCA(N_CODES, random_state=0).fit_transform(digits.data)
-    print(f"Clustering {len(codes):,} handwritten digits (8 x 8 pixels, {N_CODES} principal components); K is not given.")
+    images = digits.images
+    print(f"Clustering {len(images):,} handwritten digits of 8 x 8 pixels; neither labels nor their number are given.")
     start = time.perf_counter()
-    model = DPMixture(grouping="walk", random_state=0).fit(codes)
+    model = DIVA(random_state=0, callbacks=[show_progress]).fit(images)
     seconds = time.perf_counter() - start
+    print("\r" + " " * 72 + "\r", end="")
 
-    clusters = describe(model, codes, digits.target)
+    clusters = describe(model, images, digits.target)
     levels = {"clusters": model.labels_, "components": model.component_labels_}
     metrics = [{"level": name} | Agreement(digits.target, labels).as_row() for name, labels in levels.items()]
     rows = [
@@ -84,7 +86,7 @@ def main() -> int:
 
     FOLDER.mkdir(exist_ok=True)
     picture = FOLDER / "digits.png"
-    draw(clusters, digits.images, picture)
+    draw(clusters, images, picture)
     report = FOLDER / "report.html"
     report.write_text(
         PAGE.format(
@@ -100,10 +102,17 @@ def main() -> int:
     return 0
 
 
-def describe(model: DPMixture, codes: NDArray[Any], classes: NDArray[Any]) -> list[Cluster]:
+def show_progress(model: DIVA, record: EpochRecord) -> None:
+    """One line that is written over and over; nothing where nobody watches."""
+    if sys.stdout.isatty():
+        done = f"epoch {record.epoch + 1}, {record.phase}, K {record.n_components}, bound {record.bound:.1f}"
+        print(f"\r{done:72s}", end="", flush=True)
+
+
+def describe(model: DIVA, images: NDArray[Any], classes: NDArray[Any]) -> list[Cluster]:
     """What is in each cluster, the largest first."""
-    proba = model.predict_proba(codes)
-    density = model.score_samples(codes)
+    proba = model.predict_proba(images)
+    density = model.score_samples(images)
     clusters = []
     for number in range(model.n_clusters_):
         members = np.flatnonzero(model.labels_ == number)
@@ -119,32 +128,35 @@ def describe(model: DPMixture, codes: NDArray[Any], classes: NDArray[Any]) -> li
                 confidence=float(proba[members, number].mean()),
                 mostly=f"{kinds[top]} ({counts[top] / len(members):.0%})",
                 members=members[np.argsort(-density[members], kind="stable")],
+                drawn=model.sample(N_SHOWN, cluster=number, random_state=0)[0],
             )
         )
     return clusters
 
 
 def draw(clusters: list[Cluster], images: NDArray[Any], path: Path) -> None:
-    """Members of every cluster, one cluster a row: typical ones, then the least typical."""
+    """Every cluster in a row: typical members, the least typical ones, and draws of the model."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    half = N_SHOWN // 2
-    figure, axes = plt.subplots(
-        len(clusters), N_SHOWN + 1, figsize=(0.62 * (N_SHOWN + 2), 0.66 * len(clusters) + 0.7), squeeze=False
-    )
+    n_columns = 3 * N_SHOWN + 3  # a label, and a gap after the first two sorts
+    size = (0.6 * (n_columns + 1), 0.64 * len(clusters) + 0.7)
+    figure, axes = plt.subplots(len(clusters), n_columns, figsize=size, squeeze=False)
     for ax in axes.flat:
         ax.axis("off")
+    sorts = ("most typical", "least typical", "drawn from the model")
+    starts = [1 + i * (N_SHOWN + 1) for i in range(len(sorts))]
     for row, cluster in zip(axes, clusters, strict=True):
         label = f"cluster {cluster.number}\n{cluster.size} samples"
-        row[0].text(-0.4, 0.5, label, fontsize=8, va="center", ha="center", transform=row[0].transAxes)
-        shown = [*cluster.members[:half], *cluster.members[half:][-half:]]
-        for ax, member in zip(row[1:], shown, strict=False):
-            ax.imshow(images[member], cmap="gray_r", interpolation="nearest")
-    for column, title in ((half // 2 + 1, "most typical"), (half + half // 2 + 1, "least typical")):
-        axes[0, column].set_title(title, fontsize=9, pad=8)
+        row[0].text(-0.5, 0.5, label, fontsize=8, va="center", ha="center", transform=row[0].transAxes)
+        shown = (images[cluster.members[:N_SHOWN]], images[cluster.members[N_SHOWN:][-N_SHOWN:]], cluster.drawn)
+        for start, pictures in zip(starts, shown, strict=True):
+            for ax, picture in zip(row[start:], pictures, strict=False):
+                ax.imshow(picture, cmap="gray_r", interpolation="nearest", vmin=0, vmax=images.max())
+    for start, title in zip(starts, sorts, strict=True):
+        axes[0, start + N_SHOWN // 2].set_title(title, fontsize=9, pad=8)
     figure.savefig(path, dpi=130, bbox_inches="tight")
     plt.close(figure)
 

@@ -10,7 +10,7 @@ Phase = Literal["warm-up", "coupled", "sharpening"]
 
 MIN_EPOCHS = 15
 MAX_EPOCHS = 200
-MIN_STEPS = 1200  # gradient steps that small data deserve
+MIN_STEPS = 1100  # gradient steps that small data deserve
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,133 @@
+"""Clusters of real data, number unknown: one-to-one accuracy, NMI and K of DIVA over seeds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.cluster import KMeans
+from sklearn.mixture import GaussianMixture
+
+from benchmarks.datasets import LOADERS, Labelled
+from benchmarks.recording import Row, record
+from diva import DIVA
+from diva.metrics import Agreement
+
+N_SEEDS = 5
+
+
+@dataclass(frozen=True)
+class Case:
+    """A data set and how DIVA is called on it."""
+
+    title: str
+    data: str
+    n_samples: int | None = None
+    n_seeds: int = N_SEEDS
+    baselines: bool = False
+    params: dict[str, Any] = field(default_factory=dict)
+
+    def load(self) -> Labelled:
+        data = LOADERS[self.data]()
+        return data if self.n_samples is None else data.first(self.n_samples)
+
+
+CASES = {
+    "digits": Case("Digits, 1,797 of 8 x 8, DIVA()", "digits"),
+    "mnist": Case(
+        "MNIST, 10,000 training images, scored on the test images, DIVA(n_epochs=15)", "mnist", 10_000, params={"n_epochs": 15}
+    ),
+    "mnist60k": Case(
+        "MNIST, 60,000 training images, scored on the test images, DIVA(n_epochs=20)",
+        "mnist",
+        n_seeds=1,
+        params={"n_epochs": 20},
+    ),
+    "fashion": Case(
+        "Fashion-MNIST, 10,000 training images, scored on the test images, DIVA(n_epochs=15, augmentation='affine+flip')",
+        "fashion_mnist",
+        10_000,
+        params={"n_epochs": 15, "augmentation": "affine+flip"},
+    ),
+    "har": Case("HAR, recomputed features, DIVA()", "har", baselines=True),
+    "reuters": Case("Reuters R8, tf-idf, DIVA()", "reuters_r8", baselines=True),
+    "paper": Case('MNIST, 60,000 training images, DIVA(preset="paper")', "mnist", n_seeds=1, params={"preset": "paper"}),
+}
+
+
+def fit(case: Case, data: Labelled, seed: int) -> Row:
+    start = time.perf_counter()
+    model = DIVA(random_state=seed, **case.params).fit(data.x)
+    seconds = time.perf_counter() - start
+    clusters, components = (Agreement(data.y_test, model.predict(data.x_test, level=level)) for level in (None, "component"))
+    return {
+        "method": "DIVA",
+        "seed": seed,
+        **scores(clusters),
+        "components": model.n_components_,
+        "components: majority accuracy": components.acc_majority,
+        "epochs": len(model.history_),
+        "seconds": seconds,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def scores(agreement: Agreement) -> Row:
+    return {
+        "one-to-one accuracy": agreement.acc_one_to_one,
+        "majority accuracy": agreement.acc_majority,
+        "three-to-one accuracy": agreement.acc_three_to_one,
+        "NMI": agreement.nmi,
+        "ARI": agreement.ari,
+        "AMI": agreement.ami,
+        "K": agreement.n_clusters,
+    }
+
+
+def baseline(name: str, data: Labelled, seed: int) -> Row:
+    """What scikit-learn makes of the raw features when it is told the true K."""
+    k = len(np.unique(data.y))
+    x = data.x.astype(np.float64)
+    start = time.perf_counter()
+    if name == "k-means, true K":
+        labels = KMeans(k, n_init=10, random_state=seed).fit_predict(x)
+    else:
+        labels = GaussianMixture(k, covariance_type="diag", random_state=seed).fit_predict(x)
+    seconds = time.perf_counter() - start
+    blank = {"components": "", "components: majority accuracy": "", "epochs": ""}
+    return {
+        "method": name,
+        "seed": seed,
+        **scores(Agreement(data.y, labels)),
+        **blank,
+        "seconds": seconds,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def run(name: str) -> None:
+    case = CASES[name]
+    data, rows = case.load(), []
+    for seed in range(case.n_seeds):
+        rows.append(fit(case, data, seed))
+        print(rows[-1], flush=True)
+        if case.baselines:
+            rows += [baseline(b, data, seed) for b in ("k-means, true K", "Gaussian mixture, diagonal, true K")]
+        record(f"diva_{name}", case.title, rows, [summary(rows)])
+
+
+def summary(rows: list[Row]) -> str:
+    """Mean and worst over seeds of every method."""
+    said = []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        mine = [row for row in rows if row["method"] == method]
+        accuracy, nmi = (np.array([row[c] for row in mine]) for c in ("one-to-one accuracy", "NMI"))
+        ks = ", ".join(str(row["K"]) for row in mine)
+        said.append(
+            f"{method}: one-to-one accuracy {accuracy.mean():.3f} (lowest {accuracy.min():.3f}), "
+            f"NMI {nmi.mean():.3f}, K {ks}, over {len(mine)} seeds."
+        )
+    return " ".join(said)
