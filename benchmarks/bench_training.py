@@ -94,9 +94,7 @@ def literal_loop(n_samples: int = 12_000, repeats: int = 3) -> None:
         "training_literal",
         f"Training epoch of the paper's preset, {n_samples:,} MNIST images, batch 128, {torch.get_num_threads()} threads",
         rows,
-        [
-            f"The literal loop makes a torch MultivariateNormal and its KL divergence for every component. Median ratio {ratio:.2f}."
-        ],
+        [f"The literal loop makes a MultivariateNormal and its KL divergence for every component. Median ratio {ratio:.2f}."],
     )
 
 

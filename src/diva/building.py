@@ -31,6 +31,7 @@ RECIPE_PARAMETERS = (
     "learning_rate",
     "weight_decay",
     "latent_dim",
+    "hidden_sizes",
     "reconstruction",
     "kl_weight",
     "assignment",
@@ -60,6 +61,8 @@ def make_recipe(model: DIVA, is_image: bool) -> Recipe:
         given["grouping"] = model.grouping
     if preset == "paper" and not is_image:
         given.setdefault("latent_dim", PAPER_ROW_LATENTS)
+    if "hidden_sizes" in given:
+        given["hidden_sizes"] = tuple(given["hidden_sizes"])
     return replace(recipe, **given)
 
 
@@ -89,9 +92,8 @@ def make_vae(model: DIVA, recipe: Recipe, input_shape: tuple[int, ...]) -> VAE:
         encoder = ConvEncoder((channels, height, width), recipe.latent_dim)
         decoder = ConvDecoder((channels, height, width), recipe.latent_dim)
     else:
-        sizes = tuple(model.hidden_sizes)
-        encoder = MLPEncoder(input_shape[0], recipe.latent_dim, sizes)
-        decoder = MLPDecoder(input_shape[0], recipe.latent_dim, sizes)
+        encoder = MLPEncoder(input_shape[0], recipe.latent_dim, recipe.hidden_sizes)
+        decoder = MLPDecoder(input_shape[0], recipe.latent_dim, recipe.hidden_sizes)
     vae = VAE(encoder, decoder, likelihood)
     vae.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # convolutions are faster so
     return vae

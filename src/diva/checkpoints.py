@@ -83,13 +83,26 @@ class RunFolder:
         before = archive.document.get("config")
         if not isinstance(before, dict) or "fingerprint" not in archive.document:
             raise ModelFileError(f"{self.checkpoint} lacks its configuration. Delete it to start anew.")
-        changed = sorted(k for k in config.keys() | before.keys() if before.get(k) != config.get(k))
+        changed = _differences(before, json.loads(json.dumps(config)))
         if changed:
-            said = ", ".join(f"{k}={before.get(k)!r} (now {config.get(k)!r})" for k in changed)
-            raise ValueError(f"The run in {self.path} was started with {said}. Use the same, or choose another run_dir.")
+            raise ValueError(
+                f"The run in {self.path} was started with {', '.join(changed)}. Use the same, or choose another run_dir."
+            )
         if archive.document["fingerprint"] != fingerprint:
             raise ValueError(f"The run in {self.path} was started on other data. Pass the same, or choose another run_dir.")
         return archive
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> list[str]:
+    """What differs between two configurations, as people would say it."""
+    said = []
+    for key in sorted(before.keys() | now.keys()):
+        was, value = before.get(key), now.get(key)
+        if isinstance(was, dict) and isinstance(value, dict):
+            said += _differences(was, value, f"{key}: " if key == "recipe" else "")
+        elif was != value:
+            said.append(f"{prefix}{key}={was!r} (now {value!r})")
+    return said
 
 
 def fingerprint(samples: Samples) -> str:

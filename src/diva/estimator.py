@@ -31,7 +31,6 @@ from diva.grouping import Hierarchy, Walk, neighbour_walk
 from diva.mixture.estimator import DPMixture, Level
 from diva.mixture.moves import MoveRecord
 from diva.mixture.saving import record_from_plain
-from diva.networks.mlp import HIDDEN_SIZES
 from diva.parameters import check_params
 from diva.priors import MixturePrior
 from diva.recipes import Recipe, recipe_from_plain
@@ -59,8 +58,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Shape of the images if they come as flat rows.
     latent_dim : int, optional
         Length of a code.
-    hidden_sizes : tuple of int, default=(500, 500, 2000)
-        Layers of the networks for rows of numbers.
+    hidden_sizes : tuple of int, optional
+        Layers of the networks for rows of numbers; (500, 500), or (500, 500, 2000) as in the paper.
     encoder, decoder : nn.Module, optional
         Networks of your own, both or none. The encoder returns (mean, log_var), each (n, latent_dim).
     n_epochs : int, optional
@@ -148,7 +147,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         *,
         image_shape: tuple[int, ...] | None = None,
         latent_dim: int | None = None,
-        hidden_sizes: tuple[int, ...] = HIDDEN_SIZES,
+        hidden_sizes: tuple[int, ...] | None = None,
         encoder: nn.Module | None = None,
         decoder: nn.Module | None = None,
         n_epochs: int | None = None,

@@ -72,7 +72,7 @@ def _check_kl_weight(value: Any) -> None:
 
 def _check_networks(model: Any) -> None:
     sizes = model.hidden_sizes
-    if not isinstance(sizes, tuple | list) or not sizes or not all(is_whole(s) and s >= 1 for s in sizes):
+    if sizes is not None and not (isinstance(sizes, tuple | list) and sizes and all(is_whole(s) and s >= 1 for s in sizes)):
         raise ValueError(f"hidden_sizes should be a tuple of whole numbers, such as (500, 500, 2000), got {sizes!r}.")
     shape = model.image_shape
     if shape is not None and not (

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from diva.networks.mlp import HIDDEN_SIZES
+
 Phase = Literal["warm-up", "coupled", "sharpening"]
 
 MIN_EPOCHS = 15
@@ -28,6 +30,8 @@ class Recipe:
         Of the optimizer, Adam.
     latent_dim : int
         D.
+    hidden_sizes : tuple of int
+        Layers of the networks for rows of numbers.
     reconstruction : {"mse", "nll"}
         Squared error, or a Gaussian likelihood whose variance is learnt.
     kl_weight : float or "auto"
@@ -64,6 +68,7 @@ class Recipe:
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
     latent_dim: int = 16
+    hidden_sizes: tuple[int, ...] = (500, 500)
     reconstruction: Literal["mse", "nll"] = "mse"
     kl_weight: float | Literal["auto"] = "auto"
     assignment: Literal["soft", "hard"] = "soft"
@@ -126,8 +131,8 @@ class Schedule:
         return position >= self.n_warmup - 1
 
     def allows_births(self, position: int) -> bool:
-        """The last tenth of the coupled epochs only tidies up."""
-        quiet = max(1, self.n_coupled // 10)
+        """The last tenth of the coupled epochs only tidies up, if there are some to spare."""
+        quiet = max(1, self.n_coupled // 10) if self.n_coupled > 2 else 0
         return position < self.sharpening_starts - quiet
 
     def teaches(self, position: int) -> bool:
@@ -142,6 +147,7 @@ PRESETS = {
     "sensors": Recipe(latent_dim=10, views="mask"),
     "paper": Recipe(
         n_epochs=11,
+        hidden_sizes=HIDDEN_SIZES,
         warmup=0.0,
         sharpening=0.0,
         kl_weight=1e-4,
@@ -160,4 +166,4 @@ def recipe_from_plain(plain: dict[str, Any]) -> Recipe:
     """Rebuild a recipe from JSON; raises TypeError or ValueError unless every field is there."""
     if not isinstance(plain, dict) or set(plain) != {f.name for f in fields(Recipe)}:
         raise ValueError("a recipe should have all its fields and no others")
-    return Recipe(**plain)
+    return Recipe(**plain | {"hidden_sizes": tuple(plain["hidden_sizes"])})

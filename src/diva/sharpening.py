@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils import skip_init
 
 CONFIDENT = 0.9  # mean probability over views
 
@@ -67,7 +68,7 @@ def linear_discriminant(z: Tensor, labels: Tensor, n_clusters: int) -> nn.Linear
     spread += (1e-3 * spread.diagonal().mean().clamp_min(1e-6)) * torch.eye(z.shape[1], dtype=torch.float64)
     weight = torch.linalg.solve(spread, means.T).T  # (G, D)
     bias = ((sizes + 1) / (sizes + 1).sum()).log() - 0.5 * (weight * means).sum(1)
-    head = nn.Linear(z.shape[1], n_clusters)
+    head: nn.Linear = skip_init(nn.Linear, z.shape[1], n_clusters)  # type: ignore[no-untyped-call]  # draws nothing from torch's own generator
     with torch.no_grad():
         head.weight.copy_(weight)
         head.bias.copy_(bias)

@@ -27,7 +27,7 @@ class AffineViews:
     rotate : float
         Degrees at most, either way.
     shear, scale, shift : float
-        At most: shear as a slope, scale as a share of the size, shift as a share of the width.
+        At most: shear as a slope, scale as a share of the size, shift as a share of width and height.
     flip : bool
         Whether to mirror every other image left to right.
     """
@@ -48,9 +48,10 @@ class AffineViews:
         if self.flip:
             zoom_x = zoom_x * torch.where(u[3] < 0, -1.0, 1.0)
         slope = self.shear * u[4]
+        tall = x.shape[2] / x.shape[3]  # torch measures each axis by its own length; angles need one length for both
         # rotation after shear after scaling; columns are where the unit vectors go
-        first = torch.stack([cos * zoom_x, (cos * slope - sin) * zoom_y, 2 * self.shift * u[5]], dim=1)
-        second = torch.stack([sin * zoom_x, (sin * slope + cos) * zoom_y, 2 * self.shift * u[6]], dim=1)
+        first = torch.stack([cos * zoom_x, (cos * slope - sin) * zoom_y * tall, 2 * self.shift * u[5]], dim=1)
+        second = torch.stack([sin * zoom_x / tall, (sin * slope + cos) * zoom_y, 2 * self.shift * u[6]], dim=1)
         grid = functional.affine_grid(torch.stack([first, second], dim=1), list(x.shape), align_corners=False)
         return functional.grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
 

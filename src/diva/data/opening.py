@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 from diva.data.batches import to_numpy
 from diva.data.samples import ArraySource, DatasetSource, Scaling, Source, measure_moments, measure_range, parts_of
 
+HIGHEST = 1e30  # beyond, squares overflow in float32
 NEARLY = 1e-3  # by how much a range may be exceeded and still be that range
 
 
@@ -33,19 +34,30 @@ def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
         raise ValueError(f"Expected an array of samples, got the text {X!r}. Load the data first, for example with numpy.load.")
     if sparse.issparse(X):
         raise TypeError(f"Expected dense data, got a sparse {type(X).__name__}. Use its toarray method.")
+    if isinstance(X, torch.utils.data.DataLoader):
+        raise TypeError("Expected samples, got a DataLoader. Pass its dataset: DIVA shuffles and batches by itself.")
     if isinstance(X, torch.Tensor):
         X = to_numpy(X)
+    if isinstance(X, list) and X and getattr(X[0], "ndim", 0) in (2, 3):
+        X = _stacked(X)
     if getattr(X, "ndim", None) in (3, 4):
         return _open_images(estimator, np.asarray(X) if not isinstance(X, np.ndarray) else X, reset)
-    if isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fui" and len(X):
+    if isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fui" and len(X) > 1:
         validate_data(estimator, np.array(X[:1]), reset=reset, ensure_all_finite=False)
     else:
         X = validate_data(
-            estimator, X, reset=reset, dtype=[np.float32, np.float64, np.uint8], ensure_min_samples=1 if not reset else 2
+            estimator, X, reset=reset, dtype=[np.float64, np.float32, np.uint8], ensure_min_samples=1 if not reset else 2
         )
     source = ArraySource(X)
     _check_finite(estimator, source)
     return source
+
+
+def _stacked(images: list[Any]) -> NDArray[Any]:
+    shapes = {tuple(np.shape(image)) for image in images}
+    if len(shapes) > 1:
+        raise ValueError(f"Expected images of one size, got {', '.join(map(str, sorted(shapes)[:3]))} ... Crop or resize them.")
+    return np.stack([to_numpy(image) if isinstance(image, torch.Tensor) else np.asarray(image) for image in images])
 
 
 def _open_dataset(estimator: Any, dataset: Any, reset: bool) -> Source:
@@ -90,24 +102,26 @@ def _set_features(estimator: Any, n_features: int, reset: bool) -> None:
 def _check_finite(estimator: Any, source: Source) -> None:
     first = 0
     for part in parts_of(source):
-        if part.dtype.kind == "f" and not np.isfinite(part.sum(dtype=np.float64)):
+        if part.dtype.kind == "f":
             flat = part.reshape(len(part), -1)
-            row, feature = np.argwhere(~np.isfinite(flat))[0] if not np.isfinite(flat).all() else (None, None)
-            if row is None:
-                raise ValueError("Input X holds numbers too large to add up in float64. Rescale the data.")
-            found = "NaN" if np.isnan(flat[row, feature]) else "infinity"
-            raise ValueError(
-                f"Input X contains {found} (sample {first + row}, number {feature}). {type(estimator).__name__} does not "
-                "accept missing or infinite values: drop or impute them first."
-            )
-        if part.dtype.kind == "f" and float(np.abs(part).max()) > 1e30:
-            raise ValueError("Input X holds numbers beyond 1e30, too large to square in float32. Rescale the data.")
+            with np.errstate(over="ignore", invalid="ignore"):
+                reach = float(np.abs(flat).max(initial=0.0))  # NaN and infinity are not below any number
+            if not reach <= HIGHEST:
+                row, number = np.argwhere(~(np.abs(flat) <= HIGHEST))[0]
+                value = flat[row, number]
+                found = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}, too large to square"
+                raise ValueError(
+                    f"Input X contains {found} (sample {first + row}, number {number}). {type(estimator).__name__} does not "
+                    "accept missing, infinite or huge values: drop, impute or rescale them first."
+                )
         first += len(part)
 
 
 def scaling_for(source: Source, image_shape: tuple[int, ...] | None) -> Scaling:
     """Scale images to [-1, 1] by the range of their kind, rows to mean 0 and a mean variance of 1."""
     shape = source.item_shape
+    if not 1 <= len(shape) <= 3:
+        raise ValueError(f"Expected samples with 1, 2 or 3 axes, got samples of shape {shape}.")
     if image_shape is None and len(shape) == 1:
         return _row_scaling(source)
     if image_shape is not None:
@@ -116,21 +130,24 @@ def scaling_for(source: Source, image_shape: tuple[int, ...] | None) -> Scaling:
                 f"image_shape={tuple(image_shape)} has {math.prod(image_shape)} numbers, samples have {math.prod(shape)}."
             )
         shape = tuple(image_shape)
-    height, width, channels = (*shape, 1)[:3]
+    channels_first = isinstance(source, DatasetSource) and image_shape is None and len(shape) == 3 and shape[0] <= 4 < shape[2]
+    channels, height, width = shape if channels_first else ((*shape, 1)[2], *shape[:2])
     lowest, highest = image_range(source)
     offset, unit = (highest + lowest) / 2, (highest - lowest) / 2
-    return Scaling((channels, height, width), True, torch.tensor([offset]).float(), torch.tensor([unit]).float())
+    return Scaling(
+        (channels, height, width), not channels_first, *(torch.tensor([v], dtype=torch.float64) for v in (offset, unit))
+    )
 
 
 def image_range(source: Source) -> tuple[float, float]:
     """The range images are meant to have: 0 to 255, 0 to 1, -1 to 1, or else what they do have."""
     lowest, highest = measure_range(source)
-    if source.take(np.arange(1)).dtype == np.uint8:
+    if lowest >= -NEARLY and highest <= 1.0 + NEARLY:
+        return 0.0, 1.0
+    if lowest >= -1.0 - NEARLY and highest <= 1.0 + NEARLY:
+        return -1.0, 1.0
+    if lowest >= 0.0 and 64.0 <= highest <= 255.0:  # numbers up to 16, as scikit-learn's digits, are not meant to be up to 255
         return 0.0, 255.0
-    for low, high in ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0)):
-        is_inside = low - NEARLY <= lowest and highest <= high + NEARLY
-        if is_inside and highest > low + (high - low) / 4:  # numbers up to 16 are not meant to be up to 255
-            return low, high
     return (lowest, highest) if highest > lowest else (lowest - 1.0, lowest + 1.0)
 
 
@@ -154,6 +171,4 @@ def _row_scaling(source: Source) -> Scaling:
     mean, deviation = measure_moments(source)
     typical = float(np.sqrt((deviation**2).mean()))
     unit = typical if typical > 1e-9 * float(np.abs(mean).max()) + 1e-30 else 1.0
-    return Scaling(
-        source.item_shape, False, torch.from_numpy(mean.astype(np.float32)), torch.tensor([unit], dtype=torch.float32)
-    )
+    return Scaling(source.item_shape, False, torch.from_numpy(mean), torch.tensor([unit], dtype=torch.float64))

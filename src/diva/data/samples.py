@@ -49,7 +49,10 @@ class ArraySource:
 
 
 class DatasetSource:
-    """Samples of a torch Dataset with a length; of an item that is a tuple, the first part, so labels are left out."""
+    """Samples of a torch Dataset with a length; of an item that is a tuple, the first part, so labels are left out.
+
+    Images are expected as torch has them, channels first.
+    """
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -104,7 +107,7 @@ class Scaling:
         (channels, height, width) of an image, or (features,).
     channels_last : bool
         Whether raw images have their channels last; without a channel axis, or flattened, it does not matter.
-    offset, unit : Tensor of shape (features,) or (1,), float32
+    offset, unit : Tensor of shape (features,) or (1,), float64
         Input is ``(raw - offset) / unit``.
     """
 
@@ -120,8 +123,10 @@ class Scaling:
 
     def to_input(self, raw: NDArray[Any]) -> Tensor:
         """Raw samples (n, ...) as float32 network input."""
-        x = torch.from_numpy(np.array(raw, dtype=np.float32, copy=True, order="C"))
-        x = (x.reshape(len(x), -1) - self.offset) / self.unit
+        # float64 keeps what is far from 0 apart until it is centred
+        dtype = np.float64 if raw.dtype.itemsize > 4 else np.float32
+        x = torch.from_numpy(np.array(raw, dtype=dtype, copy=True, order="C"))
+        x = ((x.reshape(len(x), -1) - self.offset.to(x.dtype)) / self.unit.to(x.dtype)).float()
         if not self.is_image:
             return x
         channels, height, width = self.input_shape
@@ -133,9 +138,9 @@ class Scaling:
         """Network output as samples in the units and shape of the data."""
         if self.is_image and self.channels_last:
             x = x.permute(0, 2, 3, 1)
-        x = x.reshape(len(x), -1).cpu() * self.unit + self.offset
-        raw: NDArray[np.float32] = x.reshape(-1, *item_shape).numpy()
-        return raw
+        raw = x.reshape(len(x), -1).cpu() * self.unit + self.offset
+        values: NDArray[np.float32] = raw.reshape(-1, *item_shape).float().numpy()
+        return values
 
 
 @dataclass(frozen=True)

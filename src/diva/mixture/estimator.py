@@ -199,6 +199,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         labels = np.asarray(labels)
         if labels.shape != (len(X),):
             raise ValueError(f"labels should have shape ({len(X)},), one cluster for each sample, got {labels.shape}.")
+        if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+            raise ValueError("labels should name a cluster for each sample, got NaN or infinity among them.")
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         source = ArrayBatches(X, None, self.batch_size)
         measured = measure(source)
@@ -219,10 +221,12 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         past = concat(part.total for part in parts)
         ids = tuple(i for part in parts for i in part.ids)
         self._frame = measured.frame
-        self._state = MixtureState(whole.family, whole.alpha, past, (), past, ids, parts[-1].next_id)
+        state = MixtureState(whole.family, whole.alpha, past, (), past, ids, parts[-1].next_id).in_canonical_order()
+        self._state, group_of = state, dict(zip(ids, groups, strict=True))
         self.history_, self.lineage_ = history, lineage
         batches = FramedBatches(source, self._frame, self._device())
-        self._look_once_more(batches, len(X), np.zeros(len(ids)), rng, np.array(groups))
+        known = np.array([group_of[i] for i in state.ids])
+        self._look_once_more(batches, len(X), np.zeros(len(ids)), rng, known)
         return self
 
     def regroup(self, walk: Walk, *, keep_clusters: bool = False) -> Self:

@@ -94,7 +94,7 @@ class Posterior:
 
     def log_scores(self, features: Tensor) -> Tensor:
         """Unnormalized log responsibilities, (m, F) -> (m, K)."""
-        coef, offset = (t.to(features.dtype) for t in self.scores)
+        coef, offset = (t.to(features) for t in self.scores)
         return torch.addmm(offset, features, coef)
 
     def view(self, z: Tensor, weights: Tensor | None = None) -> View:

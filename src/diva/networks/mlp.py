@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-HIDDEN_SIZES = (500, 500, 2000)
+HIDDEN_SIZES = (500, 500, 2000)  # the paper's
 
 
 def _layers(sizes: Sequence[int]) -> list[nn.Module]:
