@@ -126,6 +126,7 @@ def learner_to_archive(learner: Learner) -> tuple[dict[str, Any], dict[str, Tens
         "position": learner.position,
         "best_bound": learner.best_bound if learner.history else None,
         "best_epoch": learner.best_epoch,
+        "next_component_id": learner.next_component_id,
         "history": [asdict(record) for record in learner.history],
         "lineage": [asdict(record) for record in learner.lineage],
         "prior": None,
@@ -154,6 +155,7 @@ def learner_from_archive(archive: Archive, learner: Learner, learning_rate: floa
     learner.epoch, learner.position = document["epoch"], document["position"]
     learner.best_bound = -np.inf if document["best_bound"] is None else document["best_bound"]
     learner.best_epoch = document["best_epoch"]
+    learner.next_component_id = document["next_component_id"]
     learner.history = [record_from_plain(EpochRecord, r) for r in document["history"]]
     learner.lineage = [record_from_plain(MoveRecord, r) for r in document["lineage"]]
     learner.prior = StandardNormal()

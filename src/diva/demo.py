@@ -105,8 +105,8 @@ def main() -> int:
 def show_progress(model: DIVA, record: EpochRecord) -> None:
     """One line that is written over and over; nothing where nobody watches."""
     if sys.stdout.isatty():
-        done = f"epoch {record.epoch + 1}, {record.phase}, K {record.n_components}, bound {record.bound:.1f}"
-        print(f"\r{done:72s}", end="", flush=True)
+        size = f"{record.n_components} components" if record.n_clusters is None else f"{record.n_clusters} clusters"
+        print(f"\r{f'epoch {record.epoch + 1}, {record.phase}, {size}':72s}", end="", flush=True)
 
 
 def describe(model: DIVA, images: NDArray[Any], classes: NDArray[Any]) -> list[Cluster]:

