@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import diva.estimator
 import diva.grouping
 import diva.metrics
 import diva.mixture.estimator
@@ -27,7 +28,7 @@ def test_local_links_lead_somewhere(page):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("module", [diva.mixture.estimator, diva.metrics, diva.grouping], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [diva.estimator, diva.mixture.estimator, diva.metrics, diva.grouping], ids=lambda m: m.__name__)
 def test_docstring_examples(module):
     outcome = doctest.testmod(module)
     assert outcome.attempted > 0
