@@ -13,6 +13,8 @@ BENCHMARKS = {
     "scale": bench_scale.main,
     "memory": bench_scale.memory,
     **{name: partial(bench_diva.run, name) for name in bench_diva.CASES},
+    "ablation": bench_diva.ablation,
+    "threads": bench_diva.threads,
     **bench_training.BENCHMARKS,
     "page": page.main,
 }

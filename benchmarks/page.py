@@ -8,7 +8,19 @@ from pathlib import Path
 from benchmarks.recording import RESULTS, table
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
-ORDER = ("recovery", "lap", "fit", "memory", "scale_n", "scale_k")
+ORDER = (
+    *(f"diva_{name}" for name in ("digits", "mnist", "mnist60k", "fashion", "har", "reuters", "paper")),
+    "diva_ablation",
+    "diva_threads",
+    "training_literal",
+    "training_overhead",
+    "recovery",
+    "lap",
+    "fit",
+    "memory",
+    "scale_n",
+    "scale_k",
+)
 
 
 def main() -> None:

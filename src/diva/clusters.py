@@ -16,8 +16,9 @@ from diva.codes import encode
 from diva.grouping import Walk, neighbour_walk
 from diva.mixture.estimator import DPMixture
 from diva.sharpening import Teacher
-from diva.training import MIXTURE_ROWS, Course, Learner
+from diva.training import Course, Learner
 
+MIXTURE_ROWS = 60_000  # codes that clusters are found on, at most
 WALK_ROWS = 20_000
 
 

@@ -24,8 +24,10 @@ from diva.views import Views
 
 CALIBRATION_SAMPLES = 2048
 FIRST_VARIANCE = 0.1  # of the decoder before it has been measured, as a share of the data's
-KL_SHARE = 0.25
-MIXTURE_ROWS = 60_000  # codes a mixture sees after an epoch, at most: it keeps what it learnt, and other codes come next time
+KL_SHARE = (
+    0.25  # of the calibrated weight: an error that is still falling overstates the noise, and too much lets codes collapse
+)
+PRIOR_ROWS = 20_000  # codes a mixture sees after an epoch, at most: it keeps what it learnt, and other codes come next time
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,7 @@ def fresh_codes(learner: Learner, course: Course) -> Tensor:
     Means alone would not do: they lack the spread of q(z|x), so that components fitted on them are too tight for it, the KL
     term drives them further apart, and they shrink again.
     """
-    samples = subset(course.samples, MIXTURE_ROWS, learner.rng)
+    samples = subset(course.samples, PRIOR_ROWS, learner.rng)
     return encode(learner.vae, samples, course.device).sample(learner.generator)
 
 

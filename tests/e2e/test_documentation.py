@@ -28,7 +28,9 @@ def test_local_links_lead_somewhere(page):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("module", [diva.estimator, diva.mixture.estimator, diva.metrics, diva.grouping], ids=lambda m: m.__name__)
+@pytest.mark.parametrize(
+    "module", [diva.estimator, diva.mixture.estimator, diva.metrics, diva.grouping], ids=lambda m: m.__name__
+)
 def test_docstring_examples(module):
     outcome = doctest.testmod(module)
     assert outcome.attempted > 0
