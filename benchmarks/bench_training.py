@@ -55,7 +55,7 @@ def start(n_samples: int, **params: Any) -> tuple[Learner, Course]:
     source = ArraySource(images)
     samples = Samples(source, scaling_for(source, None))
     recipe = make_recipe(model, True).for_samples(len(samples))
-    course = Course(recipe, samples, None, make_views(model, recipe), torch.device("cpu"), None, teach)
+    course = Course(recipe, samples, None, make_views(model, recipe, samples), torch.device("cpu"), None, teach)
     return make_learner(model, course), course
 
 

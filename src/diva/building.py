@@ -13,6 +13,8 @@ import torch
 from sklearn.utils import check_random_state
 from torch import nn
 
+from diva.checks import plain_param
+from diva.data import Samples
 from diva.networks import ConvDecoder, ConvEncoder, GaussianNLL, MLPDecoder, MLPEncoder, SquaredError
 from diva.recipes import PRESETS, Recipe
 from diva.training import FIRST_VARIANCE, Course, Learner
@@ -61,16 +63,20 @@ def make_recipe(model: DIVA, is_image: bool) -> Recipe:
         given["grouping"] = model.grouping
     if preset == "paper" and not is_image:
         given.setdefault("latent_dim", PAPER_ROW_LATENTS)
+    given = {name: plain_param(value) for name, value in given.items()}  # numbers of numpy cannot be written as JSON
     if "hidden_sizes" in given:
         given["hidden_sizes"] = tuple(given["hidden_sizes"])
     return replace(recipe, **given)
 
 
-def make_views(model: DIVA, recipe: Recipe) -> Views | None:
-    """How samples are moved."""
+def make_views(model: DIVA, recipe: Recipe, samples: Samples) -> Views | None:
+    """How samples are moved; a function of the user is tried out first."""
     if callable(model.augmentation):
+        _check_own_views(model.augmentation, samples)
         return model.augmentation
     name = recipe.views if model.augmentation == "auto" else model.augmentation
+    if name in ("affine", "affine+flip") and not samples.scaling.is_image:
+        raise ValueError(f'augmentation="{name}" is for images, but the samples are rows. Pass image_shape, or use "mask".')
     views: dict[str | None, Views | None] = {
         "affine": AffineViews(),
         "affine+flip": AffineViews(flip=True),
@@ -78,6 +84,21 @@ def make_views(model: DIVA, recipe: Recipe) -> Views | None:
         None: None,
     }
     return views[name]
+
+
+def _check_own_views(views: Views, samples: Samples) -> None:
+    """Raise ValueError unless a function of the user returns what it was given, moved."""
+    x = samples.take(torch.arange(min(8, len(samples))))
+    expected = f"augmentation should return a float32 tensor of shape {tuple(x.shape)}, as it was given"
+    try:
+        moved = views(x.clone(), torch.Generator().manual_seed(0))
+    except Exception as error:
+        raise ValueError(f"{expected}, but it failed: {error}. It takes a batch and a torch.Generator.") from error
+    if not isinstance(moved, torch.Tensor) or moved.shape != x.shape or moved.dtype != x.dtype:
+        got = f"{moved.dtype} of {tuple(moved.shape)}" if isinstance(moved, torch.Tensor) else type(moved).__name__
+        raise ValueError(f"{expected}, got {got}.")
+    if not bool(torch.isfinite(moved).all()):
+        raise ValueError(f"{expected}, got numbers that are not finite.")
 
 
 def make_vae(model: DIVA, recipe: Recipe, input_shape: tuple[int, ...]) -> VAE:
@@ -107,6 +128,8 @@ def make_learner(model: DIVA, course: Course) -> Learner:
         vae = make_vae(model, course.recipe, course.samples.scaling.input_shape).to(course.device)
     if model.encoder is not None:
         _check_own_networks(vae, course)
+    if not any(p.requires_grad for p in vae.parameters()):
+        raise ValueError("encoder and decoder are frozen: at least one parameter should require a gradient.")
     optimizer = torch.optim.Adam(vae.parameters(), lr=course.recipe.learning_rate, weight_decay=course.recipe.weight_decay)
     index = torch.arange(min(2048, len(course.samples)))
     spread = float(course.samples.take(index).flatten(1).var(0, correction=0).mean())
@@ -115,6 +138,7 @@ def make_learner(model: DIVA, course: Course) -> Learner:
         optimizer,
         torch.Generator().manual_seed(seed),
         np.random.default_rng(seed),
+        seed,
         variance=max(FIRST_VARIANCE * spread, 1e-6),
     )
 

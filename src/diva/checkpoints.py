@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from diva.archive import Archive, read_archive, write_archive, write_atomically
-from diva.data import Samples
+from diva.data import PartOfSource, Source
+from diva.data.samples import parts_of
 from diva.exceptions import ModelFileError
 from diva.mixture.moves import MoveRecord
 from diva.mixture.saving import mixture_from_archive, mixture_to_archive, record_from_plain
@@ -30,7 +31,8 @@ CONFIG = "config.json"
 HISTORY = "history.jsonl"
 MODEL = "model.diva"
 KIND = "DIVA checkpoint"
-FINGERPRINT_SAMPLES = 64
+FINGERPRINT_BYTES = 1 << 28  # up to here all samples are looked at
+FINGERPRINT_SAMPLES = 4096
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class RunFolder:
                 f"{self.path} already holds a run. Set resume=True to go on with it, or choose another run_dir."
             )
         self.path.mkdir(parents=True, exist_ok=True)
+        self.sweep()
         write_atomically(self.path / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
     def write_checkpoint(self, learner: Learner, config: dict[str, Any], fingerprint: str) -> None:
@@ -69,6 +72,10 @@ class RunFolder:
         document, tensors = learner_to_archive(learner)
         document |= {"config": config, "fingerprint": fingerprint}
         write_archive(self.checkpoint, KIND, document, tensors)
+        self.write_history(learner)
+
+    def write_history(self, learner: Learner) -> None:
+        """Replace the history in one step."""
         lines = "".join(json.dumps(asdict(record)) + "\n" for record in learner.history)
         write_atomically(self.path / HISTORY, lines.encode())
 
@@ -79,6 +86,7 @@ class RunFolder:
 
     def read_checkpoint(self, config: dict[str, Any], fingerprint: str) -> Archive:
         """Read the checkpoint; raises ValueError if it is of another run or of other data."""
+        self.sweep()
         archive = read_archive(self.checkpoint, kinds=(KIND,))
         before = archive.document.get("config")
         if not isinstance(before, dict) or "fingerprint" not in archive.document:
@@ -105,12 +113,15 @@ def _differences(before: dict[str, Any], now: dict[str, Any], prefix: str = "") 
     return said
 
 
-def fingerprint(samples: Samples) -> str:
-    """What tells one data set from another: number, shape, and some of the samples."""
-    n = len(samples)
-    index = np.unique(np.linspace(0, n - 1, FINGERPRINT_SAMPLES).astype(np.int64))
-    digest = hashlib.sha256(json.dumps([n, list(samples.scaling.input_shape)]).encode())
-    digest.update(samples.take(index).contiguous().numpy().tobytes())
+def fingerprint(source: Source) -> str:
+    """What tells one data set from another: number, shape, and the samples, or some of them if they are many."""
+    n, shape = len(source), source.item_shape
+    first = source.take(np.arange(1))
+    digest = hashlib.sha256(json.dumps([n, list(shape), first.dtype.str]).encode())
+    is_small = n * first.nbytes <= FINGERPRINT_BYTES
+    some = np.unique(np.linspace(0, n - 1, FINGERPRINT_SAMPLES).astype(np.int64))
+    for part in parts_of(source if is_small else PartOfSource(source, some)):
+        digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
 
 
@@ -151,11 +162,14 @@ def learner_from_archive(archive: Archive, learner: Learner, learning_rate: floa
     _restore_optimizer("optimizer", learner.optimizer, tensors)
     learner.generator.set_state(tensors["generator"])
     learner.rng.bit_generator.state = document["rng"]
-    learner.variance = document["variance"]
-    learner.epoch, learner.position = document["epoch"], document["position"]
-    learner.best_bound = -np.inf if document["best_bound"] is None else document["best_bound"]
-    learner.best_epoch = document["best_epoch"]
-    learner.next_component_id = document["next_component_id"]
+    learner.variance = float(document["variance"])
+    if not learner.variance > 0:
+        raise ValueError("its variance is not positive")
+    counts = [document[name] for name in ("epoch", "position", "best_epoch", "next_component_id")]
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise ValueError("its counts of epochs are not whole numbers")
+    learner.epoch, learner.position, learner.best_epoch, learner.next_component_id = counts
+    learner.best_bound = -np.inf if document["best_bound"] is None else float(document["best_bound"])
     learner.history = [record_from_plain(EpochRecord, r) for r in document["history"]]
     learner.lineage = [record_from_plain(MoveRecord, r) for r in document["lineage"]]
     learner.prior = StandardNormal()
@@ -187,4 +201,9 @@ def _restore_optimizer(name: str, optimizer: torch.optim.Optimizer, tensors: dic
     for key, value in parts_with(tensors, f"{name}.").items():
         number, what = key.split(".")
         state.setdefault(int(number), {})[what] = value
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    for number, moments in state.items():
+        expected = {"step": (), "exp_avg": tuple(params[number].shape), "exp_avg_sq": tuple(params[number].shape)}
+        if {what: tuple(value.shape) for what, value in moments.items()} != expected:
+            raise ValueError(f"moments of parameter {number} are missing or of another shape")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

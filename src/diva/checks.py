@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from numbers import Integral, Real
 from typing import Any
 
@@ -42,7 +43,7 @@ def plain_param(value: Any) -> Any:
     """A parameter as JSON can hold it; what it cannot hold, a module or a random state, becomes None."""
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, torch.device):
+    if isinstance(value, torch.device | os.PathLike):
         return str(value)
     if isinstance(value, tuple | list):
         return [plain_param(v) for v in value]

@@ -19,13 +19,14 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from diva.archive import Archive, write_archive
-from diva.building import flushed_denormals, make_learner, make_recipe, make_vae, make_views
+from diva.building import RECIPE_PARAMETERS, flushed_denormals, make_learner, make_recipe, make_vae, make_views
 from diva.checkpoints import RunFolder, fingerprint, learner_from_archive, parts_with
 from diva.checks import plain_param, resolve_device
 from diva.clusters import fill_clusters, find_clusters, new_mixture, see, teach
 from diva.codes import encode
 from diva.data import Samples, Scaling, Source
-from diva.data.opening import check_range, open_samples, scaling_for
+from diva.data.opening import check_range, check_shape, open_samples, scaling_for
+from diva.data.samples import FARTHEST
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
 from diva.grouping import Hierarchy, Walk, neighbour_walk
 from diva.mixture.estimator import DPMixture, Level
@@ -223,6 +224,15 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             Samples that are not learnt from; the bound on them is in ``history_`` and decides about early stopping.
         """
         check_params(self)
+        before = dict(vars(self))
+        try:
+            return self._fit(X, validation)
+        except BaseException:  # a fit that fails leaves the model as it was
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _fit(self, X: Any, validation: Any) -> Self:
         source = open_samples(self, X, reset=True)
         scaling = scaling_for(source, self.image_shape)
         samples = Samples(source, scaling)
@@ -232,8 +242,10 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             else Samples(self._checked(open_samples(self, validation, reset=False), source.item_shape, scaling), scaling)
         )
         recipe = make_recipe(self, scaling.is_image).for_samples(len(samples))
-        course = Course(recipe, samples, held_out, make_views(self, recipe), self._device(), self.early_stopping, teach)
-        with flushed_denormals():
+        course = Course(
+            recipe, samples, held_out, make_views(self, recipe, samples), self._device(), self.early_stopping, teach
+        )
+        with flushed_denormals(), torch.random.fork_rng(devices=[]):
             learner = make_learner(self, course)
             folder = self._open_run(learner, course)
             self._learn(learner, course, folder)
@@ -266,7 +278,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _learn(self, learner: Learner, course: Course, folder: RunFolder | None) -> None:
         """Run the schedule, with checkpoints; an interrupted run keeps what it has if it can be used."""
-        config, mark = self._config(course.recipe), fingerprint(course.samples) if folder else ""
+        config, mark = self._config(course.recipe), self._mark(course) if folder else ""
 
         def on_epoch(record: EpochRecord) -> bool:
             if folder is not None and (
@@ -277,7 +289,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 print(describe_epoch(record, course.schedule.n_epochs), flush=True)
             self.history_ = learner.history
             answers = [callback(self, record) for callback in self.callbacks]
-            return any(answer is True for answer in answers)
+            return any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in answers)
 
         try:
             fit_epochs(learner, course, on_epoch)
@@ -326,7 +338,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _walk_after(self, samples: Samples, clean: torch.Tensor, generator: torch.Generator) -> Walk:
         """Views of new samples; samples that are gone take part through decoded draws of the mixture."""
-        views = make_views(self, self.recipe_)
+        views = make_views(self, self.recipe_, samples)
         mixture = self.mixture_
         n_new = len(samples)
         n_past = round(min(max(float(mixture._state.total.counts.sum()) - n_new, 0.0), MAX_DRAWN))
@@ -372,7 +384,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def inverse_transform(self, Z: Any) -> NDArray[np.float32]:
         """Decode codes (n, latent_dim) to samples, in the shape and units of the data."""
         check_is_fitted(self)
-        Z = check_array(Z, dtype=np.float32)
+        Z = np.clip(check_array(Z, dtype=np.float64), -FARTHEST, FARTHEST).astype(np.float32)
         if Z.shape[1] != self.recipe_.latent_dim:
             raise ValueError(
                 f"Z should have shape (n_samples, {self.recipe_.latent_dim}), but got {Z.shape}. "
@@ -464,14 +476,19 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _from_archive(cls, archive: Archive, encoder: nn.Module | None = None, decoder: nn.Module | None = None) -> Self:
         """Rebuild a model; raises KeyError, TypeError or ValueError if the contents do not fit together."""
         document, tensors = archive.document, archive.tensors
+        if not isinstance(document["params"], dict):
+            raise TypeError("parameters should be an object")
         model = cls(**_with_tuples(document["params"]))
         if set(document["params"]) != set(model.get_params(deep=False)):
             raise ValueError("parameters are missing")
         if document["own_networks"] and (encoder is None or decoder is None):
             raise ValueError("it was fitted with networks of your own: pass them to load as encoder= and decoder=")
+        if not document["own_networks"] and (encoder is not None or decoder is not None):
+            raise ValueError("it was fitted with networks of diva: load it without encoder and decoder")
         model.encoder, model.decoder = encoder, decoder
         check_params(model)
         model.recipe_ = recipe_from_plain(document["recipe"])
+        check_params(cls(**{name: getattr(model.recipe_, name) for name in RECIPE_PARAMETERS}))
         model._scaling = Scaling(
             tuple(document["input_shape"]),
             bool(document["channels_last"]),
@@ -479,13 +496,22 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             tensors["scaling.unit"],
         )
         model._item_shape = tuple(document["item_shape"])
+        if type(document["channels_last"]) is not bool or type(document["own_networks"]) is not bool:
+            raise TypeError("flags should be true or false")
+        if not all(type(n) is int for n in (*model._scaling.input_shape, *model._item_shape)):
+            raise TypeError("sizes should be whole numbers")
         model._variance = float(document["variance"])
+        if not model._variance > 0 or min(model._item_shape, default=0) < 1:
+            raise ValueError("sizes and variance should be positive")
         n_numbers = math.prod(model._scaling.input_shape)
+        model._scaling.check()
+        if not all(isinstance(document[name], list) for name in ("feature_names", "history", "training_lineage")):
+            raise TypeError("names and records should be lists")
         if math.prod(model._item_shape) != n_numbers:
             raise ValueError("samples and network input have different sizes")
         model.n_features_in_ = n_numbers
         if document["feature_names"]:
-            if len(document["feature_names"]) != n_numbers:
+            if len(document["feature_names"]) != n_numbers or not all(isinstance(n, str) for n in document["feature_names"]):
                 raise ValueError("there should be one name for each feature")
             model.feature_names_in_ = np.array(document["feature_names"], dtype=object)
         model.vae_ = make_vae(model, model.recipe_, model._scaling.input_shape)
@@ -509,6 +535,19 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     # --- parts
 
+    @property
+    def _n_features_out(self) -> int:
+        """Length of a code, for scikit-learn's feature names."""
+        return self.recipe_.latent_dim
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "mixture_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float32"]  # networks compute in float32
+        return tags
+
     def _encode(self, X: Any) -> NDArray[np.float32]:
         with flushed_denormals():
             codes: NDArray[np.float32] = encode(self.vae_, self._samples(X), self._device()).mean.numpy()
@@ -520,10 +559,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         return Samples(self._checked(source, self._item_shape, self._scaling), self._scaling)
 
     def _checked(self, source: Source, item_shape: tuple[int, ...], scaling: Scaling) -> Source:
-        if source.item_shape != item_shape and math.prod(source.item_shape) != math.prod(item_shape):
-            raise ValueError(f"Samples should have shape {item_shape} as in fit, got {source.item_shape}.")
-        if len(source.item_shape) > 1 and len(item_shape) > 1 and source.item_shape != item_shape:
-            raise ValueError(f"Images should have shape {item_shape} as in fit, got {source.item_shape}.")
+        check_shape(source, item_shape, scaling)
         check_range(source, scaling)
         return source
 
@@ -534,14 +570,14 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         folder = RunFolder(Path(self.run_dir))
         config = self._config(course.recipe)
         if self.resume and folder.checkpoint.exists():
-            folder.sweep()
-            archive = folder.read_checkpoint(config, fingerprint(course.samples))
+            archive = folder.read_checkpoint(config, self._mark(course))
             try:
                 learner_from_archive(archive, learner, course.recipe.learning_rate, course.device)
             except (KeyError, TypeError, ValueError, RuntimeError) as error:
                 raise ModelFileError(
                     f"{folder.checkpoint} does not fit this model ({error}). Choose another run_dir to start anew."
                 ) from error
+            folder.write_history(learner)
         else:
             folder.start(config)
         return folder
@@ -549,7 +585,13 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _config(self, recipe: Recipe) -> dict[str, Any]:
         """What must be the same for a run to go on: parameters and what they came to, not where and how it is watched."""
         params = {name: plain_param(value) for name, value in self.get_params(deep=False).items() if name not in WATCHING}
-        return {"version": __version__, "params": params, "recipe": asdict(recipe)}
+        own = {"own encoder and decoder": self.encoder is not None, "own augmentation": callable(self.augmentation)}
+        return {"version": __version__, "params": params, "recipe": asdict(recipe), **own}
+
+    def _mark(self, course: Course) -> str:
+        """What tells the data of one run from those of another."""
+        held_out = "" if course.validation is None else fingerprint(course.validation.source)
+        return fingerprint(course.samples.source) + held_out
 
     def _device(self) -> torch.device:
         return resolve_device(self.device)

@@ -8,6 +8,7 @@ from pathlib import Path
 from torch import nn
 
 from diva.archive import read_archive
+from diva.checkpoints import KIND as CHECKPOINT_KIND
 from diva.estimator import DIVA
 from diva.exceptions import ModelFileError
 from diva.mixture.estimator import DPMixture
@@ -29,12 +30,17 @@ def load(
     Nothing in the file is executed. A damaged file, one of another version, or one that is no model at all is rejected with a
     :class:`~diva.exceptions.ModelFileError` that names it.
     """
-    archive = read_archive(path, kinds=KINDS)
+    archive = read_archive(path, kinds=(*KINDS, CHECKPOINT_KIND))
+    if archive.kind == CHECKPOINT_KIND:
+        raise ModelFileError(
+            f"{Path(path)} is a checkpoint of a run, not a model. Go on with it: set run_dir to its folder and resume=True in "
+            "DIVA, and fit the same data."
+        )
     try:
         if archive.kind == "DIVA":
             return DIVA._from_archive(archive, encoder, decoder)
         return DPMixture._from_archive(archive)
-    except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise ModelFileError(
             f"{Path(path)} is not a model this version of diva can read: its parts do not fit together "
             f"({type(error).__name__}: {error}). Save the model again, or ask where the file came from."

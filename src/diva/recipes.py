@@ -166,4 +166,21 @@ def recipe_from_plain(plain: dict[str, Any]) -> Recipe:
     """Rebuild a recipe from JSON; raises TypeError or ValueError unless every field is there."""
     if not isinstance(plain, dict) or set(plain) != {f.name for f in fields(Recipe)}:
         raise ValueError("a recipe should have all its fields and no others")
-    return Recipe(**plain | {"hidden_sizes": tuple(plain["hidden_sizes"])})
+    recipe = Recipe(**plain | {"hidden_sizes": tuple(plain["hidden_sizes"])})
+    choices = {
+        "covariance_type": ("diag", "full"),
+        "final_covariance_type": ("diag", "full"),
+        "views": ("affine", "mask", None),
+        "grouping": ("walk", None),
+        "buffered_codes": (True, False),
+        "final_refit": (True, False),
+    }
+    for name, allowed in choices.items():
+        if getattr(recipe, name) not in allowed:
+            raise ValueError(f"{name} should be one of {allowed}, is {getattr(recipe, name)!r}")
+    if not isinstance(recipe.min_new_mass, int | float) or not 0 <= recipe.min_new_mass < math.inf:
+        raise ValueError(f"min_new_mass should be a number, is {recipe.min_new_mass!r}")
+    for field in fields(Recipe):
+        if getattr(recipe, field.name) is None and field.name not in ("n_epochs", "views", "grouping"):
+            raise ValueError(f"{field.name} is missing")
+    return recipe

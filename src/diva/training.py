@@ -66,6 +66,8 @@ class Learner:
         Of the decoder, by which the KL term is weighed.
     generator, rng
         All chance: torch's for networks and views, numpy's for the mixture.
+    seed : int
+        What they were set to at the beginning.
     epoch : int
         Epochs done.
     position : int
@@ -83,6 +85,7 @@ class Learner:
     optimizer: torch.optim.Optimizer
     generator: torch.Generator
     rng: np.random.Generator
+    seed: int
     variance: float
     prior: LatentPrior = field(default_factory=StandardNormal)
     epoch: int = 0
@@ -136,6 +139,8 @@ def fit_epochs(learner: Learner, course: Course, on_epoch: Callable[[EpochRecord
     schedule = course.schedule
     while learner.position < schedule.n_epochs:
         started = time.perf_counter()
+        # dropout in a user's networks draws on torch's own generator; so it repeats, and a resumed run goes on alike
+        torch.manual_seed(learner.seed + learner.epoch)
         if schedule.teaches(learner.position):
             learner.teacher = course.teach(learner, course) or learner.teacher
             if learner.teacher is not None:
@@ -184,8 +189,8 @@ def train_epoch(learner: Learner, course: Course) -> tuple[MeanTerms, Tensor | N
 
 
 def mini_batches(order: Tensor, batch_size: int) -> Sequence[Tensor]:
-    """Cut into batches of nearly equal size, so that none is too small for batch norm."""
-    return order.tensor_split(math.ceil(len(order) / batch_size))
+    """Cut into batches of nearly equal size, at least 2, so that none is too small for batch norm."""
+    return order.tensor_split(max(1, min(math.ceil(len(order) / batch_size), len(order) // 2)))
 
 
 def kl_weight(learner: Learner, course: Course) -> float:
@@ -218,7 +223,7 @@ def check_finite(loss: Tensor, terms: LossTerms, epoch: int, step: int) -> None:
         "kl": "codes or their variances overflowed: lower learning_rate, or raise covariance_scale",
         "sharpening": "the head overflowed: lower learning_rate",
     }[culprit]
-    raise TrainingError(f"The {culprit} term became {float(loss)} in epoch {epoch}, step {step}. Most likely {cause}.")
+    raise TrainingError(f"The {culprit} term became {float(loss.detach())} in epoch {epoch}, step {step}. Most likely {cause}.")
 
 
 @torch.no_grad()
@@ -231,6 +236,11 @@ def calibrate(learner: Learner, course: Course) -> None:
         x = course.samples.take(part).to(course.device)
         error += float((vae.decode(vae.encode(x)[0]) - x).square().sum())
         n += x.numel()
+    if not math.isfinite(error):
+        raise TrainingError(
+            f"Reconstructions are no longer finite after epoch {learner.epoch}. Most likely the learning rate is too high: "
+            "lower learning_rate."
+        )
     learner.variance = max(error / n, 1e-6)
     vae.train()
 

@@ -25,7 +25,7 @@ WORKS = "works"
 EITHER = "works or is refused"
 TINY = {"latent_dim": 2, "hidden_sizes": (8,), "n_epochs": 2, "n_laps": 1, "n_views": 1, "random_state": 0}
 CENTRES = [[0.0, 0, 0, 0], [8, 0, 0, 8], [0, 8, 8, 0]]
-X = blobs(CENTRES, n=10)
+X = blobs(CENTRES, n=8)
 rng = np.random.default_rng(0)
 
 
@@ -204,7 +204,7 @@ ROWS = [
     pytest.param(fit(np.full((20, 3), 7.0)), WORKS, id="all-constant"),
     pytest.param(fit(np.zeros((20, 3))), WORKS, id="all-zero"),
     pytest.param(fit(np.repeat(X[[0, -1]], 20, axis=0)), WORKS, id="duplicates-only"),
-    pytest.param(fit(X[:10]), WORKS, id="one-class-only"),
+    pytest.param(fit(X[:8]), WORKS, id="one-class-only"),
     pytest.param(fit(np.eye(6)[rng.integers(0, 6, 40)]), WORKS, id="one-hot"),
     pytest.param(fit(np.concatenate([X, np.full((1, 4), 1e9)])), WORKS, id="one-outlier"),
     # --- scales
@@ -325,7 +325,7 @@ SETS = [
     pytest.param(fit(Items(BYTES)), WORKS, id="dataset-of-bytes"),
     pytest.param(fit(Items(X[:1])), (ValueError, "1 items", "minimum of 2"), id="dataset-of-one"),
     pytest.param(fit(Items([])), (ValueError, "0 items", "minimum of 2"), id="empty-dataset"),
-    pytest.param(fit(Items([*X, X[0, :2]])), (ValueError, "item 30", "(2,)", "(4,)"), id="ragged-dataset"),
+    pytest.param(fit(Items([*X, X[0, :2]])), (ValueError, "item 24", "(2,)", "(4,)"), id="ragged-dataset"),
     pytest.param(fit(Items([{"x": 1}, {"x": 2}])), (ValueError, "numbers"), id="dataset-of-dicts"),
     pytest.param(fit(Items(["a", "b", "c"])), (ValueError, "numbers"), id="dataset-of-words"),
     pytest.param(fit(Items([[], []])), ((ValueError, TypeError),), id="dataset-of-empty-tuples"),
@@ -455,7 +455,7 @@ VIEWS = [
     pytest.param(spoilt(lambda x, generator: x[:3]), ((ValueError, TypeError), "augmentation"), id="views-fewer"),
     pytest.param(spoilt(lambda x, generator: torch.cat([x, x])), ((ValueError, TypeError), "augmentation"), id="views-more"),
     pytest.param(spoilt(lambda x, generator: x * torch.nan), ((ValueError, TypeError), "augmentation"), id="views-nan"),
-    pytest.param(spoilt(lambda x: x), (TypeError, "argument"), id="views-of-one-argument"),
+    pytest.param(spoilt(lambda x: x), (ValueError, "augmentation"), id="views-of-one-argument"),
     pytest.param(spoilt(AffineViews), ((ValueError, TypeError), "augmentation"), id="a-class-of-views"),
 ]
 

@@ -45,7 +45,7 @@ REASONS = {
 }
 
 
-CHECKED = TINY | {"n_epochs": 3, "n_laps": 2, "learning_rate": 0.01}
+CHECKED = TINY | {"n_epochs": 3, "learning_rate": 0.01, "augmentation": None}
 
 
 @parametrize_with_checks([DIVA(**CHECKED)], expected_failed_checks=lambda estimator: REASONS)

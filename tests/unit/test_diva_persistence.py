@@ -326,7 +326,7 @@ def test_a_flipped_bit_in_header_or_payload(fitted, path):
 
 def test_a_checkpoint_is_no_model(tmp_path):
     DIVA(**TINY, run_dir=tmp_path / "run").fit(X)
-    with pytest.raises(ModelFileError, match=r"checkpoint\.safetensors.*DIVA checkpoint.*(resume|model\.diva)"):
+    with pytest.raises(ModelFileError, match=r"checkpoint\.safetensors.*checkpoint.*resume"):
         diva.load(tmp_path / "run" / "checkpoint.safetensors")
 
 

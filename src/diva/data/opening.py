@@ -40,6 +40,8 @@ def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
         X = to_numpy(X)
     if isinstance(X, list) and X and getattr(X[0], "ndim", 0) in (2, 3):
         X = _stacked(X)
+    elif isinstance(X, list) and X and isinstance(X[0], list) and X[0] and isinstance(X[0][0], list):
+        X = _numbers(X)
     if getattr(X, "ndim", None) in (3, 4):
         return _open_images(estimator, np.asarray(X) if not isinstance(X, np.ndarray) else X, reset)
     if isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fui" and len(X) > 1:
@@ -58,6 +60,13 @@ def _stacked(images: list[Any]) -> NDArray[Any]:
     if len(shapes) > 1:
         raise ValueError(f"Expected images of one size, got {', '.join(map(str, sorted(shapes)[:3]))} ... Crop or resize them.")
     return np.stack([to_numpy(image) if isinstance(image, torch.Tensor) else np.asarray(image) for image in images])
+
+
+def _numbers(nested: list[Any]) -> NDArray[Any]:
+    try:
+        return np.array(nested, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError("Expected images of one size made of numbers, got lists of different lengths or of text.") from error
 
 
 def _open_dataset(estimator: Any, dataset: Any, reset: bool) -> Source:
@@ -120,11 +129,13 @@ def _check_finite(estimator: Any, source: Source) -> None:
 def scaling_for(source: Source, image_shape: tuple[int, ...] | None) -> Scaling:
     """Scale images to [-1, 1] by the range of their kind, rows to mean 0 and a mean variance of 1."""
     shape = source.item_shape
-    if not 1 <= len(shape) <= 3:
+    if not 1 <= len(shape) <= 3 or 0 in shape:
         raise ValueError(f"Expected samples with 1, 2 or 3 axes, got samples of shape {shape}.")
     if image_shape is None and len(shape) == 1:
         return _row_scaling(source)
     if image_shape is not None:
+        if len(shape) > 1 and _with_channels(shape) != _with_channels(tuple(image_shape)):
+            raise ValueError(f"image_shape={tuple(image_shape)}, but the images are of shape {shape}. Leave it out.")
         if math.prod(image_shape) != math.prod(shape):
             raise ValueError(
                 f"image_shape={tuple(image_shape)} has {math.prod(image_shape)} numbers, samples have {math.prod(shape)}."
@@ -137,6 +148,20 @@ def scaling_for(source: Source, image_shape: tuple[int, ...] | None) -> Scaling:
     return Scaling(
         (channels, height, width), not channels_first, *(torch.tensor([v], dtype=torch.float64) for v in (offset, unit))
     )
+
+
+def _with_channels(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return shape if len(shape) == 3 else (*shape, 1)
+
+
+def check_shape(source: Source, item_shape: tuple[int, ...], scaling: Scaling) -> None:
+    """Raise ValueError unless new samples have the shape of those of the fit, or are the same flattened."""
+    allowed = [item_shape, (math.prod(item_shape),)]
+    if scaling.is_image and scaling.channels_last:
+        channels, height, width = scaling.input_shape
+        allowed += [(height, width, channels), *([(height, width)] if channels == 1 else [])]
+    if source.item_shape not in allowed:
+        raise ValueError(f"Samples should have shape {item_shape} as in fit, got {source.item_shape}.")
 
 
 def image_range(source: Source) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from diva.data.batches import to_numpy
 
+FARTHEST = 1e6  # units from the middle; what lies beyond could overflow in a network
 MEASURE_NUMBERS = 1 << 22  # read at a time while measuring
 
 
@@ -75,6 +76,8 @@ class DatasetSource:
     def _item(self, number: int) -> NDArray[Any]:
         item = self._dataset[number]
         if isinstance(item, tuple | list):
+            if len(item) == 0:
+                raise ValueError(f"Expected items with a sample first, item {number} is empty.")
             item = item[0]
         return to_numpy(item) if isinstance(item, Tensor) else np.asarray(item)
 
@@ -121,12 +124,21 @@ class Scaling:
         """Whether the network sees images."""
         return len(self.input_shape) == 3
 
+    def check(self) -> None:
+        """Raise ValueError if it is no scaling."""
+        n_numbers = int(np.prod(self.input_shape))
+        for name, value in (("offset", self.offset), ("unit", self.unit)):
+            if value.dtype != torch.float64 or tuple(value.shape) not in ((1,), (n_numbers,)):
+                raise ValueError(f"{name} of the scaling should be float64 of shape (1,) or ({n_numbers},)")
+        if not bool((self.unit > 0).all()) or len(self.input_shape) not in (1, 3) or min(self.input_shape) < 1:
+            raise ValueError("units of the scaling and sizes of the input should be positive")
+
     def to_input(self, raw: NDArray[Any]) -> Tensor:
         """Raw samples (n, ...) as float32 network input."""
         # float64 keeps what is far from 0 apart until it is centred
         dtype = np.float64 if raw.dtype.itemsize > 4 else np.float32
         x = torch.from_numpy(np.array(raw, dtype=dtype, copy=True, order="C"))
-        x = ((x.reshape(len(x), -1) - self.offset.to(x.dtype)) / self.unit.to(x.dtype)).float()
+        x = ((x.reshape(len(x), -1) - self.offset.to(x.dtype)) / self.unit.to(x.dtype)).clamp(-FARTHEST, FARTHEST).float()
         if not self.is_image:
             return x
         channels, height, width = self.input_shape
