@@ -202,8 +202,9 @@ def _restore_optimizer(name: str, optimizer: torch.optim.Optimizer, tensors: dic
         number, what = key.split(".")
         state.setdefault(int(number), {})[what] = value
     params = [p for group in optimizer.param_groups for p in group["params"]]
-    for number, moments in state.items():
-        expected = {"step": (), "exp_avg": tuple(params[number].shape), "exp_avg_sq": tuple(params[number].shape)}
+    for position, moments in state.items():
+        shape = tuple(params[position].shape)
+        expected = {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
         if {what: tuple(value.shape) for what, value in moments.items()} != expected:
-            raise ValueError(f"moments of parameter {number} are missing or of another shape")
+            raise ValueError(f"moments of parameter {position} are missing or of another shape")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -384,15 +384,19 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def inverse_transform(self, Z: Any) -> NDArray[np.float32]:
         """Decode codes (n, latent_dim) to samples, in the shape and units of the data."""
         check_is_fitted(self)
-        Z = np.clip(check_array(Z, dtype=np.float64), -FARTHEST, FARTHEST).astype(np.float32)
+        Z = check_array(Z, dtype=np.float64)
         if Z.shape[1] != self.recipe_.latent_dim:
             raise ValueError(
                 f"Z should have shape (n_samples, {self.recipe_.latent_dim}), but got {Z.shape}. "
                 "Pass codes, for example those of transform."
             )
+        if float(np.abs(Z).max()) > FARTHEST:
+            raise ValueError(
+                f"Z holds numbers beyond {FARTHEST:g}, too large for codes. Pass codes, for example those of transform."
+            )
         parts = []
         with flushed_denormals(), torch.no_grad():
-            for z in torch.split(torch.from_numpy(Z), 512):
+            for z in torch.split(torch.from_numpy(Z.astype(np.float32)), 512):
                 x = self.vae_.decode(z.to(self._device()))
                 parts.append(self._scaling.to_raw(x, self._item_shape))
         return np.concatenate(parts)
