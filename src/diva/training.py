@@ -97,6 +97,11 @@ class Learner:
     lineage: list[MoveRecord] = field(default_factory=list)
     next_component_id: int = 0
 
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """Of the networks and, while there is one, of the teacher's head."""
+        return [self.optimizer] if self.teacher is None else [self.optimizer, self.teacher.optimizer]
+
 
 @dataclass(frozen=True)
 class Course:
@@ -175,13 +180,11 @@ def train_epoch(learner: Learner, course: Course) -> tuple[MeanTerms, Tensor | N
         terms = vae.loss(x, learner.prior, generator, view)  # lines 4 to 6
         loss, sharpening = total_loss(learner, course, terms, index)
         check_finite(loss, terms, learner.epoch, step)
-        learner.optimizer.zero_grad(set_to_none=True)
-        if learner.teacher is not None:
-            learner.teacher.optimizer.zero_grad(set_to_none=True)
+        for optimizer in learner.optimizers:
+            optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        learner.optimizer.step()
-        if learner.teacher is not None:
-            learner.teacher.optimizer.step()
+        for optimizer in learner.optimizers:
+            optimizer.step()
         sums.add(len(index), loss, terms, sharpening)
         if recipe.buffered_codes:
             buffer.append(terms.z.detach().cpu())  # line 4
@@ -193,24 +196,30 @@ def mini_batches(order: Tensor, batch_size: int) -> Sequence[Tensor]:
     return order.tensor_split(max(1, min(math.ceil(len(order) / batch_size), len(order) // 2)))
 
 
+def calibrated_weight(learner: Learner, course: Course) -> float:
+    """What a nat is worth beside the reconstruction term.
+
+    With a Gaussian decoder of variance s the bound is -(SSE / 2s + KL): beside the squared error it is 2s.
+    """
+    return 1.0 if course.recipe.reconstruction == "nll" else 2.0 * KL_SHARE * learner.variance
+
+
 def kl_weight(learner: Learner, course: Course) -> float:
     """Weight of the KL term beside the summed squared error, or beside the negative log-likelihood."""
     recipe = course.recipe
-    if recipe.reconstruction == "nll":
-        return 1.0 if recipe.kl_weight == "auto" else recipe.kl_weight
-    # with a Gaussian decoder of variance s the bound is -(SSE / 2s + KL): the weight is 2s
-    return 2.0 * KL_SHARE * learner.variance if recipe.kl_weight == "auto" else recipe.kl_weight * course.n_numbers
+    if recipe.kl_weight == "auto":
+        return calibrated_weight(learner, course)
+    return recipe.kl_weight if recipe.reconstruction == "nll" else recipe.kl_weight * course.n_numbers
 
 
 def total_loss(learner: Learner, course: Course, terms: LossTerms, index: Tensor) -> tuple[Tensor, Tensor | None]:
     """Mean loss of a batch, per number of a sample as in the paper, and its sharpening term."""
-    weight = kl_weight(learner, course)
-    loss = (terms.reconstruction + weight * terms.kl).mean() / course.n_numbers
+    loss = (terms.reconstruction + kl_weight(learner, course) * terms.kl).mean() / course.n_numbers
     if learner.teacher is None:
         return loss, None
     sharpening = learner.teacher.loss(index, terms.q_mean)
-    # in nats: divided by the weight, the first term is the negative bound per number of a sample
-    return loss + weight * sharpening, sharpening
+    # counted in nats, the first term is the negative bound per number of a sample
+    return loss + calibrated_weight(learner, course) * sharpening, sharpening
 
 
 def check_finite(loss: Tensor, terms: LossTerms, epoch: int, step: int) -> None:
