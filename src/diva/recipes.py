@@ -49,6 +49,8 @@ class Recipe:
         As in DPMixture.
     n_laps : int
         Laps of the mixture after an epoch, T in Algorithm 1.
+    birth_targets : int or None
+        Components that may be split in one lap; all of them if None, a single one in the paper.
     min_new_mass : float
         Fewest samples a new component may have.
     max_components : int
@@ -79,6 +81,7 @@ class Recipe:
     concentration: float = 5.0
     covariance_scale: float = 0.1
     n_laps: int = 5
+    birth_targets: int | None = None
     min_new_mass: float = 1.0
     max_components: int = 200
     views: Literal["affine", "mask"] | None = "affine"
@@ -155,6 +158,7 @@ PRESETS = {
         final_covariance_type="diag",
         final_refit=False,
         n_laps=2,
+        birth_targets=1,
         min_new_mass=20.0,
         views=None,
         grouping=None,
@@ -178,9 +182,11 @@ def recipe_from_plain(plain: dict[str, Any]) -> Recipe:
     for name, allowed in choices.items():
         if getattr(recipe, name) not in allowed:
             raise ValueError(f"{name} should be one of {allowed}, is {getattr(recipe, name)!r}")
+    if recipe.birth_targets is not None and (type(recipe.birth_targets) is not int or recipe.birth_targets < 1):
+        raise ValueError(f"birth_targets should be a whole number or None, is {recipe.birth_targets!r}")
     if not isinstance(recipe.min_new_mass, int | float) or not 0 <= recipe.min_new_mass < math.inf:
         raise ValueError(f"min_new_mass should be a number, is {recipe.min_new_mass!r}")
     for field in fields(Recipe):
-        if getattr(recipe, field.name) is None and field.name not in ("n_epochs", "views", "grouping"):
+        if getattr(recipe, field.name) is None and field.name not in ("n_epochs", "birth_targets", "views", "grouping"):
             raise ValueError(f"{field.name} is missing")
     return recipe

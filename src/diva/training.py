@@ -275,7 +275,8 @@ def fit_prior(learner: Learner, course: Course, z: Tensor) -> MixtureFit:
         )
     moves: list[Move] = [Merge(), Delete(), Shuffle()]
     if recipe.buffered_codes or schedule.allows_births(learner.position):
-        moves.insert(0, Birth(min_mass=recipe.min_new_mass, max_components=recipe.max_components))
+        birth = Birth(min_mass=recipe.min_new_mass, max_components=recipe.max_components, max_targets=recipe.birth_targets)
+        moves.insert(0, birth)
     learner.prior, fit = update_mixture(prior, z, moves, recipe.n_laps, learner.rng)
     learner.next_component_id = fit.state.next_id
     learner.lineage += [replace(r, epoch=learner.epoch) for r in fit.lineage]

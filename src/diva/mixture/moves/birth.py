@@ -36,6 +36,8 @@ class Birth:
         Children with less mass are folded into their siblings.
     max_components : int
         No birth goes beyond this many components.
+    max_targets : int, optional
+        Components that may be split in one lap, the heaviest first; all by default, one in the paper.
     """
 
     n_fresh: int = 5
@@ -43,6 +45,7 @@ class Birth:
     n_steps: int = 10
     min_mass: float = 1.0
     max_components: int = 200
+    max_targets: int | None = None
 
     def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> BirthStudy:
         """Create children for what was collected, and choose what to collect next."""
@@ -69,6 +72,8 @@ class Birth:
             and (not state.memo or state.total.counts[k] > 2 * self.min_mass)
             and not agenda.rests(("birth", component), float(state.total.counts[k]))
         ]
+        if self.max_targets is not None:
+            wanted = sorted(wanted, key=lambda k: -float(state.total.counts[k]))[: self.max_targets]
         return BirthStudy(state, adoptions, wanted, self, agenda, np.random.default_rng(seed))
 
 
