@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PAPER_ROW_LATENTS = 100  # D of the paper's fully connected networks
 # of clothes and photographs the outline tells more than of handwriting, and a mirror image is a strong move in itself
-MILD_AND_FLIPPED = AffineViews(rotate=13.0, shear=0.13, scale=0.1, shift=0.065, flip=True)
+MILD_AND_FLIPPED = AffineViews(rotate=10.0, shear=0.1, scale=0.075, shift=0.05, flip=True)
 RECIPE_PARAMETERS = (
     "n_epochs",
     "warmup",
