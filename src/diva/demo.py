@@ -63,7 +63,8 @@ def main() -> int:
     start = time.perf_counter()
     model = DIVA(random_state=0, callbacks=[show_progress]).fit(images)
     seconds = time.perf_counter() - start
-    print("\r" + " " * 72 + "\r", end="")
+    if sys.stdout.isatty():
+        print("\r" + " " * 72 + "\r", end="")
 
     clusters = describe(model, images, digits.target)
     levels = {"clusters": model.labels_, "components": model.component_labels_}
@@ -131,7 +132,7 @@ def describe(model: DIVA, images: NDArray[Any], classes: NDArray[Any]) -> list[C
                 drawn=model.sample(N_SHOWN, cluster=number, random_state=0)[0],
             )
         )
-    return clusters
+    return sorted(clusters, key=lambda cluster: -cluster.size)
 
 
 def draw(clusters: list[Cluster], images: NDArray[Any], path: Path) -> None:
