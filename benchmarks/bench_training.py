@@ -74,7 +74,7 @@ def literal_loop(n_samples: int = 6_400, repeats: int = 3) -> None:
         learner, course = start(n_samples, preset="paper")
         _, buffer = train_epoch(learner, course)
         assert buffer is not None
-        for _ in range(3):  # a few updates, so that there are as many components as in the middle of a run
+        for _ in range(6):  # as many updates as in the middle of a run, so that there are as many components
             fit_prior(learner, course, buffer)
         prior = learner.prior
         assert isinstance(prior, MixturePrior)
