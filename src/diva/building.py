@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from diva.estimator import DIVA
 
 PAPER_ROW_LATENTS = 100  # D of the paper's fully connected networks
-# of clothes and photographs the outline tells more than of handwriting, and a mirror image is a strong move in itself
-MILD_AND_FLIPPED = AffineViews(rotate=10.0, shear=0.1, scale=0.075, shift=0.05, flip=True)
 RECIPE_PARAMETERS = (
     "n_epochs",
     "warmup",
@@ -81,7 +79,7 @@ def make_views(model: DIVA, recipe: Recipe, samples: Samples) -> Views | None:
         raise ValueError(f'augmentation="{name}" is for images, but the samples are rows. Pass image_shape, or use "mask".')
     views: dict[str | None, Views | None] = {
         "affine": AffineViews(),
-        "affine+flip": MILD_AND_FLIPPED,
+        "affine+flip": AffineViews(flip=True),
         "mask": MaskedViews(),
         None: None,
     }

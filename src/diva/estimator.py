@@ -83,8 +83,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Laps of the mixture after an epoch.
     max_components : int, optional
     augmentation : {"auto", "affine", "affine+flip", "mask", None} or callable, default="auto"
-        How samples may be moved and stay of their kind: "affine" turns, shears, zooms and shifts images, "affine+flip" does so
-        more gently and mirrors them, "mask" leaves features of rows out. A callable takes a batch as the network sees it
+        How samples may be moved and stay of their kind: "affine" turns, shears, zooms and shifts images, "affine+flip"
+        mirrors them as well, "mask" leaves features of rows out. A callable takes a batch as the network sees it
         (images: channels first, from -1 to 1) and a torch.Generator, and returns a batch of the same shape.
     n_views : int, optional
         Views that vote on where a sample belongs.
