@@ -395,16 +395,21 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             raise ValueError(
                 f"Z holds numbers beyond {FARTHEST:g}, too large for codes. Pass codes, for example those of transform."
             )
+        return self._decode(Z)
+
+    def _decode(self, codes: NDArray[Any]) -> NDArray[np.float32]:
+        """Decode codes as they are, however far out."""
+        Z = np.clip(codes, -FARTHEST, FARTHEST).astype(np.float32)
         parts = []
         with flushed_denormals(), torch.no_grad():
-            for z in torch.split(torch.from_numpy(Z.astype(np.float32)), 512):
+            for z in torch.split(torch.from_numpy(Z), 512):
                 x = self.vae_.decode(z.to(self._device()))
                 parts.append(self._scaling.to_raw(x, self._item_shape))
         return np.concatenate(parts)
 
     def reconstruct(self, X: Any) -> NDArray[np.float32]:
         """What the decoder makes of the codes of samples, in the shape and units of the data."""
-        return self.inverse_transform(self.transform(X))
+        return self._decode(self.transform(X))
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Log density of the codes of samples: low means of no known kind."""
@@ -445,7 +450,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         codes, labels = self.mixture_.sample(
             n_samples, component=component, cluster=cluster, random_state=check_random_state(random_state)
         )
-        return self.inverse_transform(codes), labels
+        return self._decode(codes), labels
 
     # --- files
 

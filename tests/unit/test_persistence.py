@@ -251,8 +251,8 @@ def test_nothing_is_executed(path):
 
 
 def test_another_kind_of_model(path, archive):
-    write_archive(path, "DIVA", archive.document, archive.tensors)
-    with pytest.raises(ModelFileError, match=r"DPMixture.*DIVA"):
+    write_archive(path, "Quilt", archive.document, archive.tensors)
+    with pytest.raises(ModelFileError, match=r"DPMixture.*Quilt"):
         diva.load(path)
 
 
