@@ -41,10 +41,10 @@ CASES = {
         "MNIST, 10,000 training images, scored on the test images, DIVA(n_epochs=15)", "mnist", 10_000, params={"n_epochs": 15}
     ),
     "mnist60k": Case(
-        "MNIST, 60,000 training images, scored on the test images, DIVA(n_epochs=8)",
+        "MNIST, 60,000 training images, scored on the test images, DIVA(n_epochs=20)",
         "mnist",
         n_seeds=1,
-        params={"n_epochs": 8},
+        params={"n_epochs": 20},
     ),
     "fashion": Case(
         "Fashion-MNIST, 10,000 training images, scored on the test images, DIVA(n_epochs=15, augmentation='affine+flip')",
