@@ -409,7 +409,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def reconstruct(self, X: Any) -> NDArray[np.float32]:
         """What the decoder makes of the codes of samples, in the shape and units of the data."""
-        return self._decode(self.transform(X))
+        check_is_fitted(self)
+        return self._decode(self._encode(X))
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Log density of the codes of samples: low means of no known kind."""
