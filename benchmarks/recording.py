@@ -18,12 +18,13 @@ import torch
 import diva
 
 Row = dict[str, Any]
+# read when a benchmark starts, not when it ends: that is the code it runs
+COMMIT = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False).stdout.strip()
 RESULTS = Path(__file__).parent / "results"
 
 
 def circumstances() -> Row:
     """Date, commit, machine and versions."""
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     processor = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -31,7 +32,7 @@ def circumstances() -> Row:
         processor = names[0] if names else processor
     return {
         "date": datetime.now(UTC).date().isoformat(),
-        "commit": commit.stdout.strip(),
+        "commit": COMMIT,
         "processor": f"{processor}, {os.cpu_count()} cores",
         "python": platform.python_version(),
         "torch": torch.__version__,

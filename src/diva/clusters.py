@@ -102,7 +102,8 @@ def walk_of(codes: SeenCodes, mixture: DPMixture, rng: np.random.Generator) -> W
     Both ends of a step are moved, so that components that only clean samples reach do not look set apart.
     """
     chosen = _choose(len(codes.clean), WALK_ROWS, rng)
-    resp = [mixture.predict_proba(z.numpy()[chosen], level="component") for z in codes.moved or (codes.clean,)]
+    seen = codes.moved if len(codes.moved) > 1 else codes.all  # a single view has no other to go to but the clean sample
+    resp = [mixture.predict_proba(z.numpy()[chosen], level="component") for z in seen]
     if len(resp) == 1:
         return neighbour_walk(codes.clean.numpy()[chosen], resp[0])
     return Walk(np.concatenate(resp), np.concatenate([*resp[1:], resp[0]]))

@@ -79,7 +79,7 @@ def start_mixture(z: Tensor, covariance_type: str, concentration: float, covaria
 
 
 def update_mixture(
-    prior: MixturePrior, z: Tensor, moves: Sequence[Move], max_laps: int, rng: np.random.Generator, first_lap: int = 0
+    prior: MixturePrior, z: Tensor, moves: Sequence[Move], max_laps: int, rng: np.random.Generator
 ) -> tuple[MixturePrior, MixtureFit]:
     """Go on with a mixture on new codes of the same samples: its components are where it starts, its old data are forgotten."""
     fit = fit_mixture(
@@ -88,7 +88,6 @@ def update_mixture(
         rng,
         moves=moves,
         max_laps=max_laps,
-        first_lap=first_lap,
     )
     return MixturePrior(fit.state.with_memo_as_past(), prior.frame, prior.assignment), fit
 
