@@ -26,6 +26,8 @@ def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
     TypeError, ValueError
         If X is nothing that samples can be taken from, or holds numbers that are not finite.
     """
+    if isinstance(X, Source):
+        return _open_source(estimator, X, reset)
     if isinstance(X, torch.utils.data.Dataset):
         return _open_dataset(estimator, X, reset)
     if isinstance(X, tuple) and len(X) == 2 and all(hasattr(part, "shape") for part in X):
@@ -77,6 +79,12 @@ def _open_dataset(estimator: Any, dataset: Any, reset: bool) -> Source:
     source = DatasetSource(dataset)
     if source.take(np.arange(1)).dtype.kind not in "fuib":
         raise ValueError("Expected a Dataset whose items are numbers, or tuples that begin with them.")
+    return _open_source(estimator, source, reset)
+
+
+def _open_source(estimator: Any, source: Source, reset: bool) -> Source:
+    if len(source) < (2 if reset else 1):
+        raise ValueError(f"Found {len(source)} samples while a minimum of {2 if reset else 1} is required.")
     _set_features(estimator, math.prod(source.item_shape), reset)
     _check_finite(estimator, source)
     return source

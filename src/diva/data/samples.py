@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,8 +17,9 @@ FARTHEST = 1e6  # units from the middle; what lies beyond could overflow in a ne
 MEASURE_NUMBERS = 1 << 22  # read at a time while measuring
 
 
+@runtime_checkable
 class Source(Protocol):
-    """Raw samples, by their numbers."""
+    """Raw samples, by their numbers: all that DIVA asks of data, wherever they are kept."""
 
     def __len__(self) -> int: ...
 

@@ -1,0 +1,1 @@
+"""What a run found, as one HTML file and as figures."""
