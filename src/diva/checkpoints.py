@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -19,17 +21,23 @@ from torch import Tensor, nn
 from diva.archive import Archive, read_archive, write_archive, write_atomically
 from diva.data import PartOfSource, Source
 from diva.data.samples import parts_of
-from diva.exceptions import ModelFileError
+from diva.exceptions import ModelFileError, RunBusyError
 from diva.mixture.moves import MoveRecord
 from diva.mixture.saving import mixture_from_archive, mixture_to_archive, record_from_plain
 from diva.priors import MixturePrior, StandardNormal
 from diva.sharpening import Teacher
 from diva.training import EpochRecord, Learner
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 CHECKPOINT = "checkpoint.safetensors"
 CONFIG = "config.json"
 HISTORY = "history.jsonl"
 MODEL = "model.diva"
+LOCK = ".lock"
 KIND = "DIVA checkpoint"
 FINGERPRINT_BYTES = 1 << 28  # up to here all samples are looked at
 FINGERPRINT_SAMPLES = 4096
@@ -51,6 +59,27 @@ class RunFolder:
         """Path of the fitted model."""
         return self.path / MODEL
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder and keep other processes out of it.
+
+        Raises
+        ------
+        RunBusyError
+            If another process works in it.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = open(self.path / LOCK, "a+")  # noqa: SIM115  # held open as long as the lock
+        except OSError as error:
+            raise OSError(
+                error.errno, f"Could not make the run folder {str(self.path)!r}: {error.strerror}. Choose another."
+            ) from error
+        with file:
+            if not _lock(file):
+                raise RunBusyError(f"Another process works in {self.path}. Wait for it, stop it, or choose another run_dir.")
+            yield  # the lock goes with the process, however it ends
+
     def start(self, config: dict[str, Any]) -> None:
         """Make the folder and write the configuration.
 
@@ -63,7 +92,6 @@ class RunFolder:
             raise FileExistsError(
                 f"{self.path} already holds a run. Set resume=True to go on with it, or choose another run_dir."
             )
-        self.path.mkdir(parents=True, exist_ok=True)
         self.sweep()
         write_atomically(self.path / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
@@ -99,6 +127,17 @@ class RunFolder:
         if archive.document["fingerprint"] != fingerprint:
             raise ValueError(f"The run in {self.path} was started on other data. Pass the same, or choose another run_dir.")
         return archive
+
+
+def _lock(file: IO[str]) -> bool:
+    """Lock an open file for this process alone; False if another has it."""
+    if fcntl is None:
+        return True  # no such locks on this system
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> list[str]:

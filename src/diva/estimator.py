@@ -6,6 +6,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -24,8 +25,9 @@ from diva.checkpoints import RunFolder, fingerprint, learner_from_archive, parts
 from diva.checks import plain_param, resolve_device
 from diva.clusters import fill_clusters, find_clusters, new_mixture, see, teach
 from diva.codes import encode
-from diva.data import Samples, Scaling, Source
+from diva.data import Samples, Scaling
 from diva.data.opening import check_range, check_shape, open_samples, scaling_for
+from diva.data.preparation import Preparation, PreparedSource, fit_preparation
 from diva.data.samples import FARTHEST
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
 from diva.grouping import Hierarchy, Walk, neighbour_walk
@@ -57,6 +59,10 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         "paper" is Algorithm 1 to the letter, with the paper's hyper-parameters.
     image_shape : (height, width) or (height, width, channels), optional
         Shape of the images if they come as flat rows.
+    tfidf : bool, default=False
+        Whether rows are counts of words, to be turned into tf-idf of unit length first.
+    pca : int, optional
+        Principal axes to reduce rows to first.
     latent_dim : int, optional
         Length of a code.
     hidden_sizes : tuple of int, optional
@@ -101,7 +107,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     resume : bool, default=False
         Whether ``fit`` goes on from the last checkpoint in ``run_dir``, if there is one.
     callbacks : sequence of callables, default=()
-        Called as ``callback(model, record)`` after every epoch; training ends early if one returns True.
+        Called as ``callback(model, record)`` after every epoch; training ends early if one returns True. If a callback has
+        a method ``on_step``, that is called as ``on_step(step, n_steps)`` after every step inside an epoch.
     device : str, default="auto"
         As torch names it.
     random_state : int, RandomState or None, default=None
@@ -142,12 +149,15 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     vae_: VAE
     _scaling: Scaling
     _item_shape: tuple[int, ...]
+    _preparation: Preparation | None
 
     def __init__(
         self,
         preset: str = "auto",
         *,
         image_shape: tuple[int, ...] | None = None,
+        tfidf: bool = False,
+        pca: int | None = None,
         latent_dim: int | None = None,
         hidden_sizes: tuple[int, ...] | None = None,
         encoder: nn.Module | None = None,
@@ -181,6 +191,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     ) -> None:
         self.preset = preset
         self.image_shape = image_shape
+        self.tfidf = tfidf
+        self.pca = pca
         self.latent_dim = latent_dim
         self.hidden_sizes = hidden_sizes
         self.encoder = encoder
@@ -235,25 +247,26 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _fit(self, X: Any, validation: Any) -> Self:
         source = open_samples(self, X, reset=True)
-        scaling = scaling_for(source, self.image_shape)
+        self._item_shape = source.item_shape
+        self._preparation = fit_preparation(source, tfidf=bool(self.tfidf), n_axes=self.pca)
+        if self._preparation is not None:
+            source = PreparedSource(source, self._preparation)
+        self._scaling = scaling = scaling_for(source, self.image_shape)
         samples = Samples(source, scaling)
-        held_out = (
-            None
-            if validation is None
-            else Samples(self._checked(open_samples(self, validation, reset=False), source.item_shape, scaling), scaling)
-        )
+        held_out = None if validation is None else self._samples(validation)
         recipe = make_recipe(self, scaling.is_image).for_samples(len(samples))
         course = Course(
             recipe, samples, held_out, make_views(self, recipe, samples), self._device(), self.early_stopping, teach
         )
-        with flushed_denormals(), torch.random.fork_rng(devices=[]):
+        folder = None if self.run_dir is None else RunFolder(Path(self.run_dir))
+        with folder.locked() if folder else nullcontext(), flushed_denormals(), torch.random.fork_rng(devices=[]):
             learner = make_learner(self, course)
-            folder = self._open_run(learner, course)
+            if folder is not None:
+                self._open_run(folder, learner, course)
             self._learn(learner, course, folder)
             self._finish(learner, course)
-        self._scaling, self._item_shape = scaling, source.item_shape
-        if folder is not None:
-            self.save(folder.model)
+            if folder is not None:
+                self.save(folder.model)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
@@ -292,8 +305,14 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             answers = [callback(self, record) for callback in self.callbacks]
             return any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in answers)
 
+        watchers = [callback.on_step for callback in self.callbacks if hasattr(callback, "on_step")]
+
+        def on_step(step: int, n_steps: int) -> None:
+            for watcher in watchers:
+                watcher(step, n_steps)
+
         try:
-            fit_epochs(learner, course, on_epoch)
+            fit_epochs(learner, course, on_epoch, on_step)
         except TrainingError as error:
             kept = f" The last good checkpoint is {folder.checkpoint}." if folder and folder.checkpoint.exists() else ""
             raise TrainingError(f"{error}{kept}") from error
@@ -404,7 +423,10 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         with flushed_denormals(), torch.no_grad():
             for z in torch.split(torch.from_numpy(Z), 512):
                 x = self.vae_.decode(z.to(self._device()))
-                parts.append(self._scaling.to_raw(x, self._item_shape))
+                if self._preparation is None:
+                    parts.append(self._scaling.to_raw(x, self._item_shape))
+                else:
+                    parts.append(self._preparation.undo(self._scaling.to_raw(x, self._scaling.input_shape)))
         return np.concatenate(parts)
 
     def reconstruct(self, X: Any) -> NDArray[np.float32]:
@@ -479,6 +501,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         }
         tensors = {f"vae.{name}": value for name, value in self.vae_.state_dict().items()}
         tensors |= {f"mixture.{name}": value for name, value in mixture_tensors.items()}
+        if self._preparation is not None:
+            tensors |= {f"preparation.{name}": value for name, value in self._preparation.to_tensors().items()}
         tensors |= {"scaling.offset": self._scaling.offset, "scaling.unit": self._scaling.unit}
         tensors["component_labels"] = torch.from_numpy(self.component_labels_)
         write_archive(path, "DIVA", document, tensors)
@@ -518,11 +542,16 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         model._scaling.check()
         if not all(isinstance(document[name], list) for name in ("feature_names", "history", "training_lineage")):
             raise TypeError("names and records should be lists")
-        if math.prod(model._item_shape) != n_numbers:
+        n_features = math.prod(model._item_shape)
+        steps = parts_with(tensors, "preparation.")
+        model._preparation = Preparation(**steps) if steps else None
+        if model._preparation is not None:
+            model._preparation.check(n_features)
+        if (n_features if model._preparation is None else model._preparation.n_features_out(n_features)) != n_numbers:
             raise ValueError("samples and network input have different sizes")
-        model.n_features_in_ = n_numbers
+        model.n_features_in_ = n_features
         if document["feature_names"]:
-            if len(document["feature_names"]) != n_numbers or not all(isinstance(n, str) for n in document["feature_names"]):
+            if len(document["feature_names"]) != n_features or not all(isinstance(n, str) for n in document["feature_names"]):
                 raise ValueError("there should be one name for each feature")
             model.feature_names_in_ = np.array(document["feature_names"], dtype=object)
         model.vae_ = make_vae(model, model.recipe_, model._scaling.input_shape)
@@ -567,18 +596,14 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _samples(self, X: Any) -> Samples:
         """New samples, checked against those of the fit."""
         source = open_samples(self, X, reset=False)
-        return Samples(self._checked(source, self._item_shape, self._scaling), self._scaling)
+        check_shape(source, self._item_shape, self._scaling)
+        check_range(source, self._scaling)
+        if self._preparation is not None:
+            source = PreparedSource(source, self._preparation)
+        return Samples(source, self._scaling)
 
-    def _checked(self, source: Source, item_shape: tuple[int, ...], scaling: Scaling) -> Source:
-        check_shape(source, item_shape, scaling)
-        check_range(source, scaling)
-        return source
-
-    def _open_run(self, learner: Learner, course: Course) -> RunFolder | None:
-        """Make the run's folder, or go on from its checkpoint."""
-        if self.run_dir is None:
-            return None
-        folder = RunFolder(Path(self.run_dir))
+    def _open_run(self, folder: RunFolder, learner: Learner, course: Course) -> None:
+        """Start the run's folder, or go on from its checkpoint."""
         config = self._config(course.recipe)
         if self.resume and folder.checkpoint.exists():
             archive = folder.read_checkpoint(config, self._mark(course))
@@ -591,7 +616,6 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             folder.write_history(learner)
         else:
             folder.start(config)
-        return folder
 
     def _config(self, recipe: Recipe) -> dict[str, Any]:
         """What must be the same for a run to go on: parameters and what they came to, not where and how it is watched."""

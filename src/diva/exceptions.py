@@ -23,3 +23,7 @@ class InterruptedFitWarning(UserWarning):
 
 class TrainingError(ArithmeticError):
     """A term of the loss is no longer finite."""
+
+
+class RunBusyError(RuntimeError):
+    """Another process works in the folder of a run."""

@@ -139,7 +139,12 @@ class Course:
         return math.prod(self.samples.scaling.input_shape)
 
 
-def fit_epochs(learner: Learner, course: Course, on_epoch: Callable[[EpochRecord], bool]) -> None:
+def fit_epochs(
+    learner: Learner,
+    course: Course,
+    on_epoch: Callable[[EpochRecord], bool],
+    on_step: Callable[[int, int], None] = lambda step, n_steps: None,
+) -> None:
     """Algorithm 1, its lines in the margin; ends when the schedule does or ``on_epoch`` returns True."""
     schedule = course.schedule
     while learner.position < schedule.n_epochs:
@@ -150,7 +155,7 @@ def fit_epochs(learner: Learner, course: Course, on_epoch: Callable[[EpochRecord
             learner.teacher = course.teach(learner, course) or learner.teacher
             if learner.teacher is not None:
                 learner.prior = StandardNormal()  # components would hold samples where they are
-        terms, buffer = train_epoch(learner, course)  # lines 3 to 6
+        terms, buffer = train_epoch(learner, course, on_step)  # lines 3 to 6
         calibrate(learner, course)
         mixture_started = time.perf_counter()
         fit = None
@@ -162,7 +167,9 @@ def fit_epochs(learner: Learner, course: Course, on_epoch: Callable[[EpochRecord
             break
 
 
-def train_epoch(learner: Learner, course: Course) -> tuple[MeanTerms, Tensor | None]:
+def train_epoch(
+    learner: Learner, course: Course, on_step: Callable[[int, int], None] = lambda step, n_steps: None
+) -> tuple[MeanTerms, Tensor | None]:
     """Lines 3 to 6: one pass over the samples in random order, in steps of the optimizer.
 
     Returns
@@ -174,7 +181,8 @@ def train_epoch(learner: Learner, course: Course) -> tuple[MeanTerms, Tensor | N
     vae, recipe, generator = learner.vae.train(), course.recipe, learner.generator
     order = torch.randperm(len(course.samples), generator=generator)
     sums, buffer = MeanTerms(), []
-    for step, index in enumerate(mini_batches(order, recipe.batch_size)):
+    batches = mini_batches(order, recipe.batch_size)
+    for step, index in enumerate(batches):
         x = course.samples.take(index).to(course.device)  # line 3
         view = None if course.views is None else course.views(x, generator)
         terms = vae.loss(x, learner.prior, generator, view)  # lines 4 to 6
@@ -188,6 +196,7 @@ def train_epoch(learner: Learner, course: Course) -> tuple[MeanTerms, Tensor | N
         sums.add(len(index), loss, terms, sharpening)
         if recipe.buffered_codes:
             buffer.append(terms.z.detach().cpu())  # line 4
+        on_step(step + 1, len(batches))
     return sums, torch.cat(buffer) if buffer else None
 
 
