@@ -199,7 +199,8 @@ CATALOG = {
             "CC BY 4.0",
             "A. Stisen et al.: Smart Devices are Different, SenSys 2015; rows as used by Z. Jiang et al.: VaDE, IJCAI 2017",
             tuple(_one_file("hhar", name, layouts.read_mat_rows) for name in ("HHAR.mat", "hhar.mat")),
-            note="Use an HHAR.mat with rows in X and labels in Y. What VaDE reports as HHAR are the first 10,200 rows of its HAR.mat.",
+            note="Use an HHAR.mat with rows in X and labels in Y. What the VaDE project calls HHAR are the first "
+            "10,200 rows of its HAR.mat.",
         ),
         DatasetInfo(
             "stl10",
