@@ -1,5 +1,6 @@
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +9,10 @@ from PIL import Image
 from rich.console import Console
 from typer.testing import CliRunner
 
-from diva.cli.data import _print_rows, data_app
+from diva.cli.data import _print_rows, _progress, data_app
 from diva.data import load_dataset
 from diva.data.features import extract_features, open_images, write_features
+from diva.data.known import CATALOG
 from diva.exceptions import DataError
 
 ENCODERS = """
@@ -63,13 +65,34 @@ def test_list_json():
 
 def test_table_on_a_terminal():
     console = Console(file=io.StringIO(), force_terminal=True, width=60)
-    _print_rows(["name"], [["mnist"]], console)
-    assert "mnist" in console.file.getvalue()
+    _print_rows(["name", "here"], [["mnist", "/data[bold]/mnist"]], console)
+    assert "/data[bold]/mnist" in console.file.getvalue()
 
 
 def test_get_needs_no_files():
     assert run("get", "digits").stdout == "digits needs no files.\n"
     assert json.loads(run("get", "digits", "--json").stdout)["files"] == []
+
+
+def test_network_failure_is_one_line(place, monkeypatch):
+    info = CATALOG["svhn"]
+    files = tuple(replace(file, url=f"http://127.0.0.1:9/{file.filename}") for file in info.files)
+    monkeypatch.setitem(CATALOG, "svhn", replace(info, files=files))
+    result = run("get", "svhn")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: train_32x32.mat could not be fetched")
+    assert f"as {place / 'cache' / 'svhn' / 'train_32x32.mat'}." in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_progress_on_a_terminal(monkeypatch):
+    console = Console(file=io.StringIO(), force_terminal=True, width=60)
+    monkeypatch.setattr("diva.cli.data.Console", lambda **options: console)
+    with _progress("mnist", (), quiet=False) as tell:
+        tell(1, 2)
+    assert "mnist" in console.file.getvalue()
+    with _progress("mnist", (), quiet=True) as tell:
+        assert tell is None
 
 
 def test_get_what_cannot_be_downloaded(place):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -12,8 +12,17 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
 from diva.data.catalog import check_dataset, dataset_info, get_dataset, list_datasets
 from diva.data.features import extract_features, load_encoder, open_images, write_features
@@ -22,6 +31,7 @@ from diva.exceptions import DataError, UnknownDatasetError
 
 data_app = typer.Typer(no_args_is_help=True, help="Data sets by name: list, get and check them.", rich_markup_mode=None)
 
+Tell = Callable[[int, int | None], None]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
 
 
@@ -35,6 +45,18 @@ def _errors() -> Iterator[None]:
         raise typer.Exit(2 if isinstance(error, UnknownDatasetError) else 1) from error
 
 
+@contextmanager
+def _progress(title: str, columns: tuple[ProgressColumn, ...], quiet: bool) -> Iterator[Tell | None]:
+    """A progress bar on stderr, given as what to call with the done and the total; None where nobody watches."""
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    with Progress(TextColumn("{task.description}"), BarColumn(), *columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
 def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, default=str))
 
@@ -46,9 +68,11 @@ def _print_rows(header: list[str], rows: list[list[str]], console: Console | Non
         for row in [header, *rows]:
             typer.echo("\t".join(row))
         return
-    table = Table(*header, box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in header:
+        table.add_column(name, overflow="fold", no_wrap=name in ("name", "shape", "state"))
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(Text(cell) for cell in row))  # no markup: a path may hold brackets
     console.print(table)
 
 
@@ -65,8 +89,8 @@ def list_command(as_json: AsJson = False) -> None:
     rows = []
     for s in statuses:
         state = (str(s.where) if s.where else "built in") if s.is_here else ("diva data get" if s.is_downloadable else "no")
-        rows.append([s.name, s.title, s.shape, str(s.n_classes), s.licence, state, s.fidelity or ""])
-    _print_rows(["name", "title", "shape", "classes", "licence", "here", "this copy is"], rows)
+        rows.append([s.name, s.shape, str(s.n_classes), s.licence, state, s.fidelity or ""])
+    _print_rows(["name", "shape", "classes", "licence", "here", "this copy is"], rows)
 
 
 @data_app.command("get")
@@ -80,11 +104,8 @@ def get_command(
     """
     with _errors():
         info = dataset_info(name)
-        console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-        with Progress(*columns, console=console, transient=True, disable=as_json or not console.is_terminal) as bar:
-            task = bar.add_task(name, total=None)
-            paths = get_dataset(name, on_progress=lambda done, total: bar.update(task, completed=done, total=total))
+        with _progress(name, (DownloadColumn(), TransferSpeedColumn()), quiet=as_json) as tell:
+            paths = get_dataset(name, on_progress=tell)
     if as_json:
         _print_json({"name": name, "files": [str(path) for path in paths], "licence": info.licence, "citation": info.citation})
     elif not paths:
@@ -143,17 +164,8 @@ def features_command(
         y = pictures.labels if labels is None else _read_labels(labels, len(pictures))
         names = pictures.class_names if labels is None else None
         network = load_encoder(encoder)
-        console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, console=console, transient=True, disable=as_json or not console.is_terminal) as bar:
-            task = bar.add_task("images", total=len(pictures))
-            features = extract_features(
-                pictures,
-                network,
-                batch_size=batch_size,
-                image_size=image_size,
-                on_progress=lambda done, total: bar.update(task, completed=done),
-            )
+        with _progress("images", (MofNCompleteColumn(),), quiet=as_json) as tell:
+            features = extract_features(pictures, network, batch_size=batch_size, image_size=image_size, on_progress=tell)
         write_features(out, features, y, names)
     n_classes = None if y is None else len(np.unique(y))
     if as_json:

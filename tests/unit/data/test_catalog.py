@@ -11,11 +11,14 @@ import torch
 from PIL import Image
 from scipy import sparse
 from scipy.io import savemat
+from sklearn.base import BaseEstimator
 
 from diva.data import SparseSource, check_dataset, dataset_info, get_dataset, list_datasets, load_dataset
 from diva.data.catalog import cache_folder, data_folders
 from diva.data.known import CATALOG
 from diva.data.layouts import CIFAR10_RECORD, IDX_FILES
+from diva.data.opening import open_samples
+from diva.data.samples import measure_moments
 from diva.exceptions import DataError, DatasetNotFoundError, DownloadError, UnknownDatasetError
 
 PAPER = ("mnist", "fashion_mnist", "reuters10k", "hhar", "stl10", "imagenet50", "cifar10", "svhn")
@@ -252,6 +255,9 @@ def test_text(root, name):
     assert rows.dtype == np.float32
     np.testing.assert_array_equal(rows, dense[[4, 0, 4]])
     assert data.feature_names == (tuple("abcdefg") if more else None)
+    assert data.source.take(np.array([], np.int64)).shape == (0, 7)
+    np.testing.assert_allclose(measure_moments(data.source)[0], dense.mean(0), atol=1e-6)
+    assert open_samples(BaseEstimator(), data.source, reset=True) is data.source
 
 
 # --- made on the spot
