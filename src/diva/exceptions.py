@@ -1,6 +1,22 @@
 """Errors and warnings of diva, each with its own class."""
 
 
+class DataError(ValueError):
+    """Data cannot be read or used."""
+
+
+class UnknownDatasetError(DataError):
+    """No data set has this name."""
+
+
+class DatasetNotFoundError(DataError, FileNotFoundError):
+    """The files of a data set are not here."""
+
+
+class DownloadError(DataError):
+    """A file could not be fetched, or is not the published one."""
+
+
 class DataChangedError(ValueError):
     """A batch source gave other rows than in the lap before."""
 

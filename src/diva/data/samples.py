@@ -50,6 +50,23 @@ class ArraySource:
         return np.asarray(self.values[index])
 
 
+@dataclass(frozen=True)
+class SparseSource:
+    """Rows of a scipy sparse matrix, made dense float32 as they are taken."""
+
+    matrix: Any
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:  # noqa: D102
+        return (int(self.matrix.shape[1]),)
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
+        return np.asarray(self.matrix[index].toarray(), dtype=np.float32)
+
+
 class DatasetSource:
     """Samples of a torch Dataset with a length; of an item that is a tuple, the first part, so labels are left out.
 

@@ -1,0 +1,201 @@
+"""Features of images from a frozen network, and the file they are kept in.
+
+The file is an npz with ``X`` (n, features) in float32 and, where labels are known, ``y`` and ``class_names``. The catalog reads
+it as ``features.npz`` in the folder ``stl10`` or ``imagenet50``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from diva.exceptions import DataError
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")
+
+
+@dataclass(frozen=True)
+class ImageFolder:
+    """Images in a folder; where they lie in folders below it, each of those is a class."""
+
+    paths: tuple[Path, ...]
+    labels: NDArray[np.int64] | None
+    class_names: tuple[str, ...] | None
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def picture(self, number: int) -> Image.Image:
+        """Image with this number."""
+        try:
+            with Image.open(self.paths[number]) as image:
+                return image.convert("RGB")
+        except (OSError, UnidentifiedImageError) as error:
+            raise DataError(f"{self.paths[number]} cannot be read as an image: {error}. Repair or remove it.") from error
+
+
+@dataclass(frozen=True)
+class ImageArray:
+    """Images in an array (n, height, width) or (n, height, width, 3) of bytes."""
+
+    values: NDArray[np.uint8]
+    labels: NDArray[np.int64] | None = None
+    class_names: tuple[str, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def picture(self, number: int) -> Image.Image:
+        """Image with this number."""
+        return Image.fromarray(np.ascontiguousarray(self.values[number])).convert("RGB")
+
+
+def open_images(path: Path) -> ImageFolder | ImageArray:
+    """Images from a folder or from an npy file.
+
+    Raises
+    ------
+    DataError
+        If there are none.
+    """
+    if path.is_dir():
+        return _open_folder(path)
+    if not path.is_file():
+        raise DataError(f"Expected a folder of images or an npy file, {path} does not exist.")
+    if path.suffix != ".npy":
+        raise DataError(f"Expected a folder of images or an npy file, got {path.name}.")
+    try:
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} cannot be read as an npy file: {error}") from error
+    is_image = values.ndim == 3 or (values.ndim == 4 and values.shape[3] == 3)
+    if values.dtype != np.uint8 or not is_image or 0 in values.shape:
+        raise DataError(
+            f"Expected images as uint8 of shape (n, height, width) or (n, height, width, 3), got {values.dtype} of shape "
+            f"{values.shape} in {path.name}. Convert them first."
+        )
+    return ImageArray(values)
+
+
+def _open_folder(folder: Path) -> ImageFolder:
+    classes = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    flat = _images_in(folder)
+    if flat:
+        if any(_images_in(place) for place in classes):
+            raise DataError(f"{folder} holds images both itself and in folders below it. Keep them in one of the two ways.")
+        return ImageFolder(tuple(flat), None, None)
+    groups = [(place.name, _images_in(place)) for place in classes]
+    groups = [(name, paths) for name, paths in groups if paths]
+    if not groups:
+        raise DataError(f"Expected images ({', '.join(SUFFIXES)}) in {folder} or in folders below it, found none.")
+    labels = np.repeat(np.arange(len(groups)), [len(paths) for _, paths in groups]).astype(np.int64)
+    return ImageFolder(tuple(p for _, paths in groups for p in paths), labels, tuple(name for name, _ in groups))
+
+
+def _images_in(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.is_file() and p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+
+
+def load_encoder(name: str) -> torch.nn.Module:
+    """Call the function that ``module:function`` names, and give the network that it returns, ready to be used.
+
+    Modules are also looked for in the current folder.
+    """
+    module_name, colon, function_name = name.partition(":")
+    if not (module_name and colon and function_name):
+        raise DataError(f"Expected an encoder as module:function, for example my_encoders:resnet50, got {name!r}.")
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except ImportError as error:
+        raise DataError(f"The module {module_name!r} cannot be imported: {error}.") from error
+    except AttributeError as error:
+        raise DataError(f"The module {module_name!r} has no function {function_name!r}.") from error
+    encoder = function if isinstance(function, torch.nn.Module) else function()
+    if not isinstance(encoder, torch.nn.Module):
+        raise DataError(f"Expected {name} to return a torch.nn.Module, got {type(encoder).__name__}.")
+    return encoder.eval().requires_grad_(False)
+
+
+def extract_features(
+    images: ImageFolder | ImageArray,
+    encoder: torch.nn.Module,
+    *,
+    batch_size: int = 64,
+    image_size: int = 224,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> NDArray[np.float32]:
+    """Send images through a network.
+
+    The network is given float32 (n, 3, image_size, image_size) from 0 to 1: the middle square of each image, resized. If it
+    was trained on numbers in another range, let it convert them itself.
+
+    Returns
+    -------
+    ndarray of shape (n, features), float32
+    """
+    parts, done = [], 0
+    for batch in _batches(images, batch_size, image_size):
+        with torch.inference_mode():
+            output = encoder(batch)
+        if not isinstance(output, torch.Tensor) or output.ndim < 2 or len(output) != len(batch):
+            got = f"shape {tuple(output.shape)}" if isinstance(output, torch.Tensor) else type(output).__name__
+            raise DataError(f"Expected the encoder to return a tensor with {len(batch)} rows, got {got}.")
+        parts.append(output.reshape(len(batch), -1).float().cpu().numpy())
+        if not np.isfinite(parts[-1]).all():
+            raise DataError(f"The encoder returned numbers that are not finite for images {done} to {done + len(batch) - 1}.")
+        done += len(batch)
+        if on_progress is not None:
+            on_progress(done, len(images))
+    return np.concatenate(parts)
+
+
+def _batches(images: ImageFolder | ImageArray, batch_size: int, image_size: int) -> Iterator[torch.Tensor]:
+    for start in range(0, len(images), batch_size):
+        numbers = range(start, min(start + batch_size, len(images)))
+        pixels = np.stack([_square(images.picture(i), image_size) for i in numbers])
+        yield torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255
+
+
+def _square(picture: Image.Image, size: int) -> NDArray[np.uint8]:
+    """The middle square of an image, resized."""
+    edge = min(picture.size)
+    left, top = (picture.width - edge) / 2, (picture.height - edge) / 2
+    box = (left, top, left + edge, top + edge)
+    return np.asarray(picture.resize((size, size), Image.Resampling.BILINEAR, box=box))
+
+
+def write_features(
+    path: Path,
+    features: NDArray[np.float32],
+    labels: NDArray[np.int64] | None = None,
+    class_names: tuple[str, ...] | None = None,
+) -> None:
+    """Write features to an npz file, which appears only when it is whole."""
+    arrays: dict[str, Any] = {"X": features}
+    if labels is not None:
+        arrays["y"] = labels
+    if class_names is not None:
+        arrays["class_names"] = np.array(class_names)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, part = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **arrays)
+        os.replace(part, path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise

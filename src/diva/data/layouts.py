@@ -1,0 +1,296 @@
+"""The files data sets come in, and how each is read: nothing here runs code that a file brings along."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import tarfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from scipy import sparse
+from scipy.io import loadmat
+
+from diva.data.samples import ArraySource, Source, SparseSource
+from diva.exceptions import DataError
+
+AS_PUBLISHED = "as published"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What was read: samples and labels, and those set apart for testing if there are any."""
+
+    source: Source
+    labels: NDArray[np.int64]
+    test_source: Source | None = None
+    test_labels: NDArray[np.int64] | None = None
+    class_names: tuple[str, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way in which a data set can lie in a folder.
+
+    Attributes
+    ----------
+    folder : str
+        Name of the folder, below the folder of all data.
+    files : tuple of str
+        All must be there.
+    read : callable
+        From the folder to ``Contents``.
+    fidelity : str
+        How this copy differs from the published one.
+    sha256 : dict
+        Checksums by file name, where known.
+    """
+
+    folder: str
+    files: tuple[str, ...]
+    read: Callable[[Path], Contents]
+    fidelity: str = AS_PUBLISHED
+    sha256: dict[str, str] = field(default_factory=dict)
+
+    def is_in(self, root: Path) -> bool:
+        """Whether all its files are below this folder."""
+        return all((root / self.folder / name).is_file() for name in self.files)
+
+
+# --- IDX: MNIST, Fashion-MNIST
+
+IDX_FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+
+
+def read_idx(path: Path) -> NDArray[np.uint8]:
+    """An IDX file of bytes, compressed or not: 0, 0, 8, number of axes, sizes as big-endian int32, numbers."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        raw = file.read()
+    if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":
+        raise DataError(f"Expected {path.name} to be an IDX file of bytes, it begins with {raw[:4].hex(' ') or 'nothing'}.")
+    header = 4 + 4 * raw[3]
+    shape = tuple(int(n) for n in np.frombuffer(raw[4:header], ">i4"))
+    if len(shape) != raw[3] or len(raw) - header != math.prod(shape):
+        raise DataError(f"Expected {path.name} to hold {' x '.join(map(str, shape))} numbers, got {len(raw) - header:,}.")
+    return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
+
+
+def read_idx_folder(folder: Path) -> Contents:
+    """The four files of MNIST and its relatives."""
+    x, y, x_test, y_test = (read_idx(folder / name) for name in IDX_FILES)
+    return Contents(ArraySource(x), to_labels(y), ArraySource(x_test), to_labels(y_test))
+
+
+# --- CIFAR-10
+
+CIFAR10_ARCHIVE = "cifar-10-binary.tar.gz"
+CIFAR10_BATCHES = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
+CIFAR10_RECORD = 1 + 3 * 32 * 32  # label, then the red, green and blue plane
+
+
+def read_cifar10(folder: Path) -> Contents:
+    """The binary version, read from its archive without unpacking it."""
+    raw: dict[str, bytes] = {}
+    with tarfile.open(folder / CIFAR10_ARCHIVE, "r:gz") as archive:
+        for member in archive:
+            name = Path(member.name).name
+            if member.isfile() and name in (*CIFAR10_BATCHES, "test_batch.bin"):
+                file = archive.extractfile(member)
+                raw[name] = b"" if file is None else file.read()
+    missing = [name for name in (*CIFAR10_BATCHES, "test_batch.bin") if name not in raw]
+    if missing:
+        raise DataError(f"Expected {CIFAR10_ARCHIVE} to hold {', '.join(missing)}.")
+    train = _cifar10_records([raw.pop(name) for name in CIFAR10_BATCHES])
+    test = _cifar10_records([raw.pop("test_batch.bin")])
+    return Contents(ArraySource(train[0]), train[1], ArraySource(test[0]), test[1])
+
+
+def _cifar10_records(batches: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    for batch in batches:
+        if len(batch) % CIFAR10_RECORD:
+            raise DataError(f"Expected records of {CIFAR10_RECORD} bytes in {CIFAR10_ARCHIVE}, got {len(batch):,} bytes.")
+    n_images = sum(map(len, batches)) // CIFAR10_RECORD
+    images, labels, first = np.empty((n_images, 32, 32, 3), np.uint8), np.empty(n_images, np.int64), 0
+    for batch in batches:
+        records = np.frombuffer(batch, np.uint8).reshape(-1, CIFAR10_RECORD)
+        part = slice(first, first + len(records))
+        labels[part] = records[:, 0]
+        images[part] = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        first += len(records)
+    return images, labels
+
+
+def read_cifar10_jpeg(folder: Path) -> Contents:
+    """Images as JPEG, end to end in one array; decoded once."""
+    train, test = (_jpegs(folder / f"cifar10_{part}_jpeg.npz") for part in ("train", "test"))
+    return Contents(ArraySource(train[0]), train[1], ArraySource(test[0]), test[1])
+
+
+def _jpegs(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    arrays = read_npz(path, "jpeg", "offsets", "y")
+    jpeg, offsets = arrays["jpeg"].tobytes(), arrays["offsets"].tolist()
+    images = np.empty((len(offsets) - 1, 32, 32, 3), np.uint8)
+    for i, (start, stop) in enumerate(pairwise(offsets)):
+        with Image.open(io.BytesIO(jpeg[start:stop]), formats=["JPEG"]) as image:
+            images[i] = np.asarray(image.convert("RGB"))
+    return images, to_labels(arrays["y"])
+
+
+# --- SVHN
+
+
+def read_svhn(folder: Path) -> Contents:
+    """The cropped digits; there, the label of the digit 0 is 10."""
+    parts: list[Any] = []
+    for name in ("train_32x32.mat", "test_32x32.mat"):
+        arrays = read_mat(folder / name, "X", "y")
+        if arrays["X"].ndim != 4:
+            raise DataError(f"Expected X of {name} to have 4 axes, got shape {arrays['X'].shape}.")
+        # a view: in Matlab's order of numbers every image already lies in one piece
+        parts += [ArraySource(np.moveaxis(arrays["X"], 3, 0)), to_labels(arrays["y"]) % 10]
+    return Contents(*parts)
+
+
+def read_svhn_subset(folder: Path) -> Contents:
+    """Digits cropped anew, labels from 0."""
+    return read_features(folder / "svhn_subset.npz", names=("X_train", "y_train", "X_test", "y_test"))
+
+
+# --- rows of numbers
+
+
+def read_features(path: Path, names: tuple[str, str, str, str] = ("X", "y", "X_test", "y_test")) -> Contents:
+    """An npz file with samples and labels, and optionally those for testing and ``class_names``."""
+    x, y, x_test, y_test = names
+    arrays = read_npz(path, x, y)
+    has_test = x_test in arrays and y_test in arrays
+    return Contents(
+        ArraySource(single_precision(arrays[x])),
+        to_labels(arrays[y]),
+        ArraySource(single_precision(arrays[x_test])) if has_test else None,
+        to_labels(arrays[y_test]) if has_test else None,
+        to_names(arrays.get("class_names")),
+    )
+
+
+def read_sparse(path: Path) -> Contents:
+    """An npz file with the parts of a sparse matrix by rows, and labels."""
+    arrays = read_npz(path, "data", "indices", "indptr", "shape", "y")
+    parts = (arrays["data"].astype(np.float32), arrays["indices"].astype(np.int32), arrays["indptr"].astype(np.int32))
+    matrix = sparse.csr_matrix(parts, shape=tuple(int(n) for n in arrays["shape"]))
+    matrix.check_format(full_check=True)
+    return Contents(
+        SparseSource(matrix),
+        to_labels(arrays["y"]),
+        class_names=to_names(arrays.get("class_names")),
+        feature_names=to_names(arrays.get("vocab")),
+    )
+
+
+def read_mat_rows(path: Path) -> Contents:
+    """A Matlab file with samples in X and labels in Y, which there count from 1."""
+    arrays = read_mat(path, "X", "Y")
+    labels = to_labels(arrays["Y"])
+    if not len(labels):
+        raise DataError(f"Expected labels in Y of {path.name}, it is empty.")
+    return Contents(_rows(arrays["X"]), labels - labels.min())
+
+
+def read_npy_rows(x: Path, y: Path) -> Contents:
+    """Samples and labels in one npy file each."""
+    return Contents(_rows(np.load(x, allow_pickle=False)), to_labels(np.load(y, allow_pickle=False)))
+
+
+def _rows(values: Any) -> Source:
+    if sparse.issparse(values):
+        return SparseSource(sparse.csr_matrix(values, dtype=np.float32))
+    return ArraySource(single_precision(values))
+
+
+def read_tensors(folder: Path, x: str, y: str, x_test: str, y_test: str) -> Contents:
+    """Samples and labels as saved torch tensors; those for testing are optional."""
+    train = ArraySource(single_precision(_tensor(folder / x))), to_labels(_tensor(folder / y))
+    if not ((folder / x_test).is_file() and (folder / y_test).is_file()):
+        return Contents(*train)
+    return Contents(*train, ArraySource(single_precision(_tensor(folder / x_test))), to_labels(_tensor(folder / y_test)))
+
+
+def _tensor(path: Path) -> NDArray[Any]:
+    values = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(values, torch.Tensor):
+        raise DataError(f"Expected {path.name} to hold a tensor, got {type(values).__name__}.")
+    array: NDArray[Any] = values.detach().numpy()
+    return array
+
+
+HAR_ARCHIVE = "UCI HAR Dataset.zip"
+
+
+def read_har(folder: Path) -> Contents:
+    """The published features; the training rows first, then the test rows, as one set."""
+    with zipfile.ZipFile(folder / HAR_ARCHIVE) as archive:
+
+        def table(name: str, dtype: Any) -> NDArray[Any]:
+            with archive.open(f"UCI HAR Dataset/{name}") as file:
+                return np.loadtxt(file, dtype=dtype, ndmin=1)
+
+        x = np.concatenate([table(f"{part}/X_{part}.txt", np.float32) for part in ("train", "test")])
+        y = np.concatenate([table(f"{part}/y_{part}.txt", np.int64) for part in ("train", "test")])
+        names = archive.read("UCI HAR Dataset/features.txt").decode().splitlines()
+    return Contents(ArraySource(x), y - 1, feature_names=tuple(line.split(maxsplit=1)[1] for line in names if line.strip()))
+
+
+# --- pieces
+
+
+def read_npz(path: Path, *required: str) -> dict[str, NDArray[Any]]:
+    """Arrays of an npz file, of which some must be there."""
+    with np.load(path, allow_pickle=False) as file:
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise DataError(f"Expected {path.name} to be an npz file, got a single array.")
+        _require(path, file.files, required)
+        return {name: file[name] for name in file.files}
+
+
+def read_mat(path: Path, *names: str) -> dict[str, Any]:
+    """Arrays of a Matlab file."""
+    arrays = loadmat(path, variable_names=list(names))
+    _require(path, [name for name in arrays if not name.startswith("__")], names)
+    return {name: arrays[name] for name in names}
+
+
+def _require(path: Path, found: list[str], required: tuple[str, ...]) -> None:
+    missing = [name for name in required if name not in found]
+    if missing:
+        raise DataError(f"Expected {path.name} to hold {', '.join(required)}, got {', '.join(found) or 'nothing of it'}.")
+
+
+def single_precision(values: NDArray[Any]) -> NDArray[Any]:
+    """Numbers as float32, pixels as they are."""
+    values = np.asarray(values)
+    return values if values.dtype == np.uint8 else values.astype(np.float32, copy=False)
+
+
+def to_labels(values: Any) -> NDArray[np.int64]:
+    """Class numbers in one row."""
+    return np.asarray(values).reshape(-1).astype(np.int64)
+
+
+def to_names(values: NDArray[Any] | None) -> tuple[str, ...] | None:
+    """Texts as a tuple."""
+    return None if values is None else tuple(str(value) for value in values.reshape(-1))
