@@ -258,6 +258,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         course = Course(
             recipe, samples, held_out, make_views(self, recipe, samples), self._device(), self.early_stopping, teach
         )
+        self.recipe_ = recipe
         folder = None if self.run_dir is None else RunFolder(Path(self.run_dir))
         with folder.locked() if folder else nullcontext(), flushed_denormals(), torch.random.fork_rng(devices=[]):
             learner = make_learner(self, course)
@@ -328,7 +329,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _finish(self, learner: Learner, course: Course) -> None:
         """The mixture that is left at the end, and what follows from it."""
-        self.vae_, self.recipe_ = learner.vae.eval(), course.recipe
+        self.vae_ = learner.vae.eval()
         prior = learner.prior
         if not course.recipe.final_refit and isinstance(prior, MixturePrior):
             clean = encode(learner.vae, course.samples, course.device).mean

@@ -24,6 +24,7 @@ from diva.exceptions import ModelFileError
 from diva.metrics import Agreement
 from diva.version import __version__
 
+SNAPSHOT = "snapshot.safetensors"  # in the folder of a run
 KIND = "DIVA snapshot"
 MOST_SAMPLES = 10_000
 MOST_BYTES = 64 << 20  # of the samples themselves: wide rows are kept in smaller numbers

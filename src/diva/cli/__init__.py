@@ -1,1 +1,5 @@
-"""The command line."""
+"""The command line: ``diva fit``, ``resume``, ``predict``, ``sample``, ``report``, ``data``."""
+
+from diva.cli.app import app, main
+
+__all__ = ["app", "main"]

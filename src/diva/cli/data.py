@@ -24,25 +24,16 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from diva.cli.errors import for_people
 from diva.data.catalog import check_dataset, dataset_info, get_dataset, list_datasets
 from diva.data.features import extract_features, load_encoder, open_images, write_features
 from diva.data.layouts import to_labels
-from diva.exceptions import DataError, UnknownDatasetError
+from diva.exceptions import DataError
 
 data_app = typer.Typer(no_args_is_help=True, help="Data sets by name: list, get and check them.", rich_markup_mode=None)
 
 Tell = Callable[[int, int | None], None]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of a table.")]
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Errors as one paragraph on stderr: exit code 2 for a name that does not exist, 1 for what went wrong."""
-    try:
-        yield
-    except (DataError, OSError) as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(2 if isinstance(error, UnknownDatasetError) else 1) from error
 
 
 @contextmanager
@@ -102,7 +93,7 @@ def get_command(
 
     Example: diva data get fashion_mnist
     """
-    with _errors():
+    with for_people():
         info = dataset_info(name)
         with _progress(name, (DownloadColumn(), TransferSpeedColumn()), quiet=as_json) as tell:
             paths = get_dataset(name, on_progress=tell)
@@ -123,7 +114,7 @@ def check_command(
 
     Examples: diva data check mnist, or diva data check for all that are here
     """
-    with _errors():
+    with for_people():
         names = [name] if name is not None else [status.name for status in list_datasets() if status.is_here]
         found = [(each, check) for each in names for check in check_dataset(each)]
     if as_json:
@@ -157,7 +148,7 @@ def features_command(
 
     Example: diva data features photos --encoder my_encoders:resnet50 --out stl10/features.npz
     """
-    with _errors():
+    with for_people():
         if out.suffix != ".npz":
             raise DataError(f"Expected a file that ends in .npz for --out, got {out.name}.")
         pictures = open_images(images)

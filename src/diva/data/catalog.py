@@ -110,6 +110,15 @@ def find_layout(info: DatasetInfo) -> tuple[Layout, Path] | None:
 # --- what can be done with a name
 
 
+def is_name(text: str) -> bool:
+    """Whether a text names a data set rather than a file: a plain word, and nothing of that name is here.
+
+    >>> is_name("mnist"), is_name("mnist.csv")
+    (True, False)
+    """
+    return re.fullmatch(r"[\w-]+", text) is not None and not Path(text).exists()
+
+
 def dataset_info(name: str) -> DatasetInfo:
     """What is known of a data set, whether it is here or not.
 

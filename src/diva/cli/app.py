@@ -1,0 +1,57 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from diva.cli import asking, learning
+from diva.cli.data import data_app
+from diva.version import __version__
+
+app = typer.Typer(
+    name="diva",
+    help="Find groups in data when nobody knows how many there are.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": lambda token: token.replace("_", "-"),  # --latent_dim is --latent-dim
+    },
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"diva {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def start(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    """Find groups in data when nobody knows how many there are.
+
+    \b
+    Try it
+      diva fit digits
+      diva fit my_table.csv --out runs/mine
+      diva predict runs/mine new_table.csv --out labels.csv
+    """
+
+
+app.command()(learning.fit)
+app.command()(learning.resume)
+app.command()(asking.predict)
+app.command()(asking.sample)
+app.command()(asking.report)
+app.add_typer(data_app, name="data")
+
+
+def main() -> None:
+    """Entry point."""
+    app()

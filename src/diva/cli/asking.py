@@ -1,0 +1,225 @@
+"""``diva predict``, ``diva sample`` and ``diva report``: what can be asked of a finished run."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from PIL import Image
+
+from diva.archive import write_atomically
+from diva.cli import console
+from diva.cli.errors import UsageError, for_people
+from diva.cli.learning import Columns, ImageSize, Json, Key, Limit, Split, choice, size
+from diva.cli.runs import open_model
+from diva.cli.sources import OpenedData, open_spec, specify
+from diva.cli.tables import TableWriter
+from diva.data import PartOfSource
+from diva.data.files import is_table
+from diva.estimator import DIVA
+from diva.metrics import Agreement
+from diva.report import write_figures, write_report
+from diva.snapshot import SNAPSHOT, Snapshot
+
+PREDICTED_AT_ONCE = 4096
+NOVEL_SHARE = 0.005  # of the samples a model was fitted on, that it would itself call novel
+
+Run = Annotated[Path, typer.Argument(help="Folder of a finished run, or a model file.")]
+
+
+def predict(
+    run: Run,
+    source: Annotated[str, typer.Argument(help="Samples to ask about: as in `diva fit`.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .parquet or .csv.")] = Path("predictions.parquet"),
+    split: Split = "train",
+    columns: Columns = None,
+    label_column: Annotated[str | None, typer.Option(help="Column with known classes, to compare with.")] = None,
+    image_size: ImageSize = None,
+    key: Key = None,
+    limit: Limit = None,
+    as_json: Json = False,
+) -> None:
+    """Write cluster, component, probability and novelty of every sample.
+
+    \b
+    Examples
+      diva predict runs/digits digits --out labels.csv
+      diva predict runs/photos new_photos/ --image-size 32,32 --json
+    """
+    with for_people():
+        model = open_model(run)
+        if out.suffix not in (".parquet", ".csv"):
+            raise UsageError(f"--out should end in .parquet or .csv, got {str(out)!r}.")
+        chosen = None if columns is None else tuple(name.strip() for name in columns.split(","))
+        if chosen is None and is_table(source):
+            chosen = _feature_names(run)  # so that columns may come in another order, and others beside them
+        data = open_spec(
+            specify(
+                source,
+                split=choice("--split", split, ("train", "test")),
+                columns=chosen,
+                label_column=label_column,
+                image_size=size(image_size),
+                key=key,
+                limit=limit,
+            )
+        )
+        clusters, n_novel = _write_predictions(model, data, out, _novelty_threshold(run))
+        said: dict[str, Any] = {
+            "out": str(out),
+            "n_samples": len(clusters),
+            "n_novel": n_novel,
+            "sizes": np.bincount(clusters, minlength=model.n_clusters_).tolist(),
+        }
+        if data.labels is not None:
+            said["metrics"] = Agreement(data.labels, clusters).as_row()
+        if as_json:
+            print(json.dumps(said))
+            return
+        novel = "" if n_novel is None else f", {n_novel:,} of no known kind"
+        console.output.print(
+            f"{len(clusters):,} samples in {len(set(clusters.tolist()))} clusters{novel}: {out}", soft_wrap=True
+        )
+        if "metrics" in said:
+            console.output.print(
+                f"one-to-one accuracy {said['metrics']['acc_one_to_one']:.3f}, NMI {said['metrics']['nmi']:.3f}"
+            )
+
+
+def _snapshot(run: Path) -> Snapshot | None:
+    """Of a run; a model file alone has none."""
+    return Snapshot.read(run / SNAPSHOT) if run.is_dir() and (run / SNAPSHOT).exists() else None
+
+
+def _novelty_threshold(run: Path) -> float | None:
+    """Log density below which a sample is called novel; None where there are no densities to compare with."""
+    snapshot = _snapshot(run)
+    return None if snapshot is None else float(np.quantile(snapshot.log_density, NOVEL_SHARE))
+
+
+def _feature_names(run: Path) -> tuple[str, ...] | None:
+    snapshot = _snapshot(run)
+    names = None if snapshot is None else snapshot.about["feature_names"]
+    return None if names is None else tuple(names)
+
+
+def _write_predictions(
+    model: DIVA, data: OpenedData, out: Path, threshold: float | None
+) -> tuple[NDArray[np.int64], int | None]:
+    clusters, n_novel = [], 0
+    groups = model.mixture_._groups(None)
+    with TableWriter(out) as table:
+        for start in range(0, len(data.source), PREDICTED_AT_ONCE):
+            index = np.arange(start, min(start + PREDICTED_AT_ONCE, len(data.source)))
+            codes = model.transform(PartOfSource(data.source, index))
+            components = model.mixture_.predict_proba(codes, level="component")
+            proba = model.mixture_.predict_proba(codes)
+            cluster = proba.argmax(axis=1)
+            # of the sample's own cluster, the component that explains it best
+            component = np.where(groups == cluster[:, None], components, -1.0).argmax(axis=1)
+            density = model.mixture_.score_samples(codes)
+            novel = None if threshold is None else density < threshold
+            rows: dict[str, Any] = {"sample": index if data.sample_names is None else [data.sample_names[i] for i in index]}
+            rows |= {"cluster": cluster, "component": component, "probability": proba.max(axis=1), "log_density": density}
+            if novel is not None:
+                rows["novel"] = novel
+                n_novel += int(novel.sum())
+            table.write(rows)
+            clusters.append(cluster)
+    return np.concatenate(clusters), None if threshold is None else n_novel
+
+
+def sample(
+    run: Run,
+    n: Annotated[int, typer.Option("--n", "-n", min=1, max=100_000, help="How many.")] = 16,
+    cluster: Annotated[int | None, typer.Option(min=0, help="Only of this cluster.")] = None,
+    component: Annotated[int | None, typer.Option(min=0, help="Only of this component.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write: .png, .npy or .csv.")] = None,
+    random_state: Annotated[int, typer.Option(min=0, help="Seed.")] = 0,
+) -> None:
+    """Draw new samples from the model: a picture of many for images, an array for rows.
+
+    \b
+    Examples
+      diva sample runs/digits --cluster 3 --out threes.png
+      diva sample runs/measurements -n 1000 --out new.csv
+    """
+    with for_people():
+        model = open_model(run)
+        is_image = model._scaling.is_image
+        out = out or Path("samples.png" if is_image else "samples.npy")
+        if (
+            out.suffix not in (".png", ".npy", ".csv")
+            or (out.suffix == ".png" and not is_image)
+            or (out.suffix == ".csv" and is_image)
+        ):
+            allowed = ".png or .npy" if is_image else ".npy or .csv"
+            raise UsageError(f"--out should end in {allowed} for this model, got {str(out)!r}.")
+        for flag, number, n_there in (("cluster", cluster, model.n_clusters_), ("component", component, model.n_components_)):
+            if number is not None and number >= n_there:
+                raise UsageError(f"--{flag} should be from 0 to {n_there - 1}, got {number}.")
+        if cluster is not None and component is not None:
+            raise UsageError("Give --cluster or --component, not both.")
+        values, labels = model.sample(n, cluster=cluster, component=component, random_state=random_state)
+        names = _feature_names(run) or tuple(f"x{i}" for i in range(model.n_features_in_))
+        _write_samples(model, values, labels, out, names)
+        console.output.print(f"{n:,} samples: {out}", soft_wrap=True)
+
+
+def _write_samples(
+    model: DIVA, values: NDArray[np.float32], labels: NDArray[np.int64], out: Path, names: tuple[str, ...]
+) -> None:
+    if out.suffix == ".csv":
+        with TableWriter(out) as table:
+            table.write({"cluster": labels} | {name: values[:, i] for i, name in enumerate(names)})
+        return
+    buffer = io.BytesIO()
+    if out.suffix == ".npy":
+        np.save(buffer, values)
+    else:
+        contact_sheet(values, model).save(buffer, format="PNG")
+    write_atomically(out, buffer.getvalue())
+
+
+def contact_sheet(values: NDArray[np.float32], model: DIVA) -> Image.Image:
+    """Images side by side in a square."""
+    channels, height, width = model._scaling.input_shape
+    low, high = (float(model._scaling.offset + sign * model._scaling.unit) for sign in (-1, 1))
+    shown = np.clip(255 * (values - low) / (high - low), 0, 255).astype(np.uint8)
+    if channels > 1 and not model._scaling.channels_last:
+        shown = shown.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
+    shown = shown.reshape(-1, height, width, channels)[..., : 3 if channels >= 3 else 1]
+    n_columns = int(np.ceil(np.sqrt(len(shown))))
+    n_rows = -(-len(shown) // n_columns)
+    sheet = np.full((n_rows * (height + 1) - 1, n_columns * (width + 1) - 1, shown.shape[3]), 255, np.uint8)
+    for i, image in enumerate(shown):
+        top, left = (i // n_columns) * (height + 1), (i % n_columns) * (width + 1)
+        sheet[top : top + height, left : left + width] = image
+    picture = Image.fromarray(sheet.squeeze())
+    scale = max(1, 96 // max(height, width))
+    return picture.resize((picture.width * scale, picture.height * scale), Image.Resampling.NEAREST)
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="HTML file to write; RUN/report.html by default.")] = None,
+    figures: Annotated[Path | None, typer.Option(help="Folder for the same plots as PNG and SVG, for papers.")] = None,
+) -> None:
+    """Write what was found as one HTML file that needs no network.
+
+    \b
+    Examples
+      diva report runs/digits
+      diva report runs/digits --figures paper/figures
+    """
+    with for_people():
+        open_model(run)
+        console.output.print(f"Report: {write_report(run, out)}", soft_wrap=True)
+        if figures is not None:
+            for path in write_figures(run, figures):
+                console.output.print(f"Figure: {path}", soft_wrap=True)

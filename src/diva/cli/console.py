@@ -1,0 +1,175 @@
+"""What the terminal shows: progress while a model learns, and a summary at the end. Plain and short when piped."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from diva.estimator import DIVA
+from diva.snapshot import Snapshot
+from diva.training import EpochRecord
+
+output = Console(soft_wrap=False, highlight=False)
+errors = Console(stderr=True, highlight=False)
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def is_watched() -> bool:
+    """Whether somebody looks at the terminal; a pipe or a file gets neither bars nor colours."""
+    return errors.is_terminal
+
+
+class EpochProgress:
+    """A callback of DIVA that shows epoch, loss terms, K and the last births and merges."""
+
+    def __init__(self, first_epoch: int = 0) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[said]}", style="dim"),
+            console=errors,
+            transient=True,
+            disable=not is_watched(),
+        )
+        self._task = self._progress.add_task("looking at the data", total=None, said="")
+        self._epoch = first_epoch
+        self._model: DIVA | None = None
+        self._last_move = ""
+
+    def __enter__(self) -> EpochProgress:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def watch(self, model: DIVA) -> None:
+        """Say whose steps these are: the model knows how many epochs there will be."""
+        self._model = model
+
+    def on_step(self, step: int, n_steps: int) -> None:
+        """Move the bar."""
+        waiting = step == n_steps
+        self._progress.update(
+            self._task,
+            description=f"epoch {self._epoch + 1}" + (": fitting the mixture" if waiting else ""),
+            completed=self._epoch + step / n_steps,
+            total=None if self._model is None else self._model.recipe_.n_epochs,
+        )
+
+    def __call__(self, model: DIVA, record: EpochRecord) -> None:
+        """Note what an epoch did."""
+        self._epoch = record.epoch + 1
+        moves = {"birth": record.births, "merge": record.merges, "deletion": record.deletes}
+        happened = ", ".join(f"{n} {name}{'s' if n > 1 else ''}" for name, n in moves.items() if n)
+        if happened:
+            self._last_move = f"{happened} in epoch {self._epoch}"
+        count = f"K {record.n_components}" if record.n_clusters is None else f"clusters {record.n_clusters}"
+        said = f"{record.phase}  reconstruction {record.reconstruction:.2f}  kl {record.kl:.2f}  {count}  {self._last_move}"
+        self._progress.update(self._task, said=said)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A curve in one line of text.
+
+    >>> sparkline([1, 2, 4, 8])
+    '▁▂▄█'
+    """
+    low, high = min(values), max(values)
+    reach = (high - low) or 1.0
+    return "".join(BARS[round((len(BARS) - 1) * (value - low) / reach)] for value in values)
+
+
+def component_history(history: Sequence[EpochRecord]) -> list[int]:
+    """K after every epoch that had a mixture."""
+    return [record.n_components for record in history if record.n_components]
+
+
+def summary(model: DIVA, snapshot: Snapshot, run: str, report: str | None) -> dict[str, Any]:
+    """What a fit found, plain, for machines."""
+    said: dict[str, Any] = {
+        "run": run,
+        "report": report,
+        "n_samples": snapshot.about["n_samples"],
+        "n_clusters": model.n_clusters_,
+        "n_components": model.n_components_,
+        "epochs": len(model.history_),
+        "seconds": round(snapshot.about["seconds"], 2),
+        "components_per_epoch": component_history(model.history_),
+        "clusters": [
+            {
+                "cluster": number,
+                "size": int(size),
+                "components": int((model.mixture_._groups(None) == number).sum()),
+                "confidence": round(float(confidence), 4),
+                **_mostly(snapshot, number),
+            }
+            for number, (size, confidence) in enumerate(zip(snapshot.sizes, snapshot.mean_confidence, strict=True))
+        ],
+    }
+    if snapshot.about["metrics"]:
+        said["metrics"] = snapshot.about["metrics"]
+    return said
+
+
+def _mostly(snapshot: Snapshot, cluster: int) -> dict[str, Any]:
+    if snapshot.table is None:
+        return {}
+    column = snapshot.table[:, cluster]
+    name = snapshot.about["class_names"][int(column.argmax())]
+    return {"mostly": name, "purity": round(float(column.max() / max(1, column.sum())), 4)}
+
+
+def show_summary(said: dict[str, Any]) -> None:
+    """Print the summary for people."""
+    table = Table(title=f"{said['n_clusters']} clusters in {said['n_samples']:,} samples", title_justify="left", box=None)
+    has_truth = bool(said["clusters"]) and "mostly" in said["clusters"][0]
+    for name in ("cluster", "size", "", "components", "confidence", *(("mostly", "purity") if has_truth else ())):
+        table.add_column(name, justify="left" if name in ("", "mostly") else "right")
+    largest = max((row["size"] for row in said["clusters"]), default=1)
+    for row in said["clusters"]:
+        bar = "█" * max(1, round(16 * row["size"] / largest)) if row["size"] else ""
+        cells = [str(row["cluster"]), f"{row['size']:,}", f"[cyan]{bar}[/]", str(row["components"]), f"{row['confidence']:.2f}"]
+        table.add_row(*cells, *([str(row["mostly"]), f"{row['purity']:.2f}"] if has_truth else []))
+    output.print(table)
+    curve = said["components_per_epoch"]
+    if curve:
+        output.print(f"Components per epoch  {sparkline(curve)}  {curve[0]} to {max(curve)}, {said['n_components']} at the end")
+    if "metrics" in said:
+        found = said["metrics"]["clusters"]
+        output.print(
+            f"Against the labels    one-to-one accuracy {found['acc_one_to_one']:.3f}, "
+            f"normalized mutual information {found['nmi']:.3f} (labels were not learnt from)"
+        )
+    output.print(f"Learnt for            {duration(said['seconds'])}, {said['epochs']} epochs")
+    output.print(f"Run                   {said['run']}", soft_wrap=True)
+    if said["report"]:
+        output.print(f"Report                {said['report']}", soft_wrap=True)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> duration(75)
+    '1 min 15 s'
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    whole = time.gmtime(seconds)
+    hours = int(seconds // 3600)
+    return f"{hours} h {whole.tm_min} min" if hours else f"{whole.tm_min} min {whole.tm_sec} s"
+
+
+def note(text: str) -> None:
+    """A remark on standard error, for people who look."""
+    if sys.stderr is not None and is_watched():
+        errors.print(text, style="dim", soft_wrap=True)

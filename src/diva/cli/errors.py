@@ -1,0 +1,52 @@
+"""Failures, as one paragraph and an exit code."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from diva.cli.console import errors
+from diva.exceptions import UnknownDatasetError
+
+FAILURE, USAGE, INTERRUPTED = 1, 2, 130
+
+
+class UsageError(ValueError):
+    """The command cannot be carried out as it was given."""
+
+
+class Stopped(BaseException):
+    """The user, or the system, asked the process to stop; nothing but the command line may catch it."""
+
+
+@contextmanager
+def for_people() -> Iterator[None]:
+    """Turn what went wrong into a message on standard error and an exit code; no stack trace."""
+    try:
+        yield
+    except (UsageError, UnknownDatasetError) as error:
+        raise _exit(error, USAGE) from None
+    except BrokenPipeError:
+        raise typer.Exit(0) from None  # the reader of our output has enough
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = " The disk is full: free some space, then run the same command again." if full else ""
+        message = str(error.strerror or error)
+        if error.filename is not None and str(error.filename) not in message:
+            message = f"{error.filename}: {message}"
+        raise _exit(f"{message.rstrip('.')}.{advice}", FAILURE) from None
+    except (ValueError, ArithmeticError, RuntimeError, TypeError, MemoryError, ImportError) as error:
+        raise _exit(error, FAILURE) from None
+
+
+def _exit(error: Exception | str, code: int) -> typer.Exit:
+    message = " ".join(str(error).split()) or type(error).__name__
+    errors.print(f"[bold red]Error:[/] {_escaped(message)}", soft_wrap=True)
+    return typer.Exit(code)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")

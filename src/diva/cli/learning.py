@@ -1,0 +1,191 @@
+"""``diva fit`` and ``diva resume``: learn, with checkpoints, and say what was found."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import signal
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from diva.checkpoints import CHECKPOINT, CONFIG, MODEL
+from diva.cli import console, parameters
+from diva.cli.errors import INTERRUPTED, Stopped, UsageError, for_people
+from diva.cli.runs import new_run
+from diva.cli.sources import OpenedData, SourceSpec, open_spec, specify
+from diva.estimator import DIVA
+from diva.report import write_report
+from diva.snapshot import SNAPSHOT, take_snapshot
+
+Source = Annotated[
+    str, typer.Argument(help="A data set (see `diva data list`), .npy, .npz, .csv, .parquet, .idx.gz, or a folder of images.")
+]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run; by default a new one under runs/.")]
+Config = Annotated[Path | None, typer.Option("--config", "-c", help="TOML file with parameters of the model.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
+Report = Annotated[bool, typer.Option(help="Write RUN/report.html at the end.")]
+Split = Annotated[str, typer.Option(help="Part of a named data set: train or test.")]
+Columns = Annotated[str | None, typer.Option(help="Columns of a table to use, such as a,b,c; all numeric ones by default.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Column with known classes: to compare with, never learnt from.")]
+Labels = Annotated[str | None, typer.Option(help="File with known classes: .npy, or text with one a line.")]
+ImageSize = Annotated[str | None, typer.Option(help="Resize images to HEIGHT,WIDTH, both divisible by 4.", metavar="H,W")]
+Key = Annotated[str | None, typer.Option(help="Which array of an .npz file.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many samples.")]
+
+
+def fit(
+    source: Source,
+    out: Out = None,
+    config: Config = None,
+    split: Split = "train",
+    columns: Columns = None,
+    label_column: LabelColumn = None,
+    labels: Labels = None,
+    image_size: ImageSize = None,
+    key: Key = None,
+    limit: Limit = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is already in --out.")] = False,
+    report: Report = True,
+    as_json: Json = False,
+    **given: str | None,
+) -> None:
+    """Find clusters in SOURCE; nobody needs to know how many there are.
+
+    \b
+    Examples
+      diva fit digits
+      diva fit measurements.csv --label-column kind --out runs/measurements
+      diva fit photos/ --image-size 32,32 --augmentation affine+flip
+      diva fit features.parquet --columns a,b,c --n-epochs 30 --random-state 1
+    """
+    with for_people():
+        spec = specify(
+            source,
+            split=choice("--split", split, ("train", "test")),
+            columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
+            label_column=label_column,
+            labels=labels,
+            image_size=size(image_size),
+            key=key,
+            limit=limit,
+        )
+        params = parameters.resolve(given, config, {})  # a wrong flag is said before long reading
+        data = open_spec(spec)
+        params = (data.suggested or {}) | {"random_state": 0} | params
+        run = new_run(out, data.name, overwrite)
+        learn(run, spec, data, params, resume=False, with_report=report, as_json=as_json)
+
+
+fit.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [p for p in inspect.signature(fit).parameters.values() if p.kind is not p.VAR_KEYWORD] + parameters.flags()
+)
+
+
+def resume(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that was interrupted.")],
+    report: Report = True,
+    as_json: Json = False,
+) -> None:
+    """Go on with a run that was interrupted; it ends with the numbers of an undisturbed one.
+
+    \b
+    Example
+      diva resume runs/digits
+    """
+    with for_people():
+        if not run.is_dir():
+            raise UsageError(f"There is no run folder {str(run)!r}.")
+        spec = SourceSpec.read(run)
+        if (run / MODEL).exists() and (run / SNAPSHOT).exists():
+            raise UsageError(f"The run in {str(run)!r} is complete. See `diva report {run}` and `diva predict {run} SOURCE`.")
+        learn(run, spec, open_spec(spec), stored_params(run), resume=True, with_report=report, as_json=as_json)
+
+
+def stored_params(run: Path) -> dict[str, Any]:
+    """Parameters of a run that was started before."""
+    try:
+        stored = json.loads((run / CONFIG).read_text())["params"]
+        params = {name: tuple(v) if isinstance(v, list) else v for name, v in stored.items() if name in parameters.names()}
+        DIVA(**params)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{str(run / CONFIG)!r} is missing or damaged ({error}). Start the run again with `diva fit`."
+        ) from None
+    return params
+
+
+def learn(
+    run: Path,
+    spec: SourceSpec,
+    data: OpenedData,
+    params: dict[str, Any],
+    *,
+    resume: bool,
+    with_report: bool,
+    as_json: bool,
+) -> None:
+    """Fit in the folder of a run, and write there all that belongs to it."""
+    if data.fidelity and data.fidelity != "as published":
+        console.note(f"{data.name}: {data.fidelity}")
+    try:
+        with stopping_at_once(), console.EpochProgress() as progress, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the summary says what matters
+            run.mkdir(parents=True, exist_ok=True)
+            if not resume:
+                spec.write(run)
+            model = DIVA(**params, run_dir=run, resume=resume, callbacks=[progress])
+            progress.watch(model)
+            model.fit(data.source)
+            snapshot = take_snapshot(model, data.source, name=data.name, labels=data.labels, feature_names=data.feature_names)
+            snapshot.save(run / SNAPSHOT)
+    except Stopped:
+        saved = (run / CHECKPOINT).exists()
+        how = f"Go on with: diva resume {run}" if saved else f"No epoch was finished; {run} holds nothing to go on from."
+        console.errors.print(f"Stopped. {how}", soft_wrap=True)
+        raise typer.Exit(INTERRUPTED) from None
+    path = str(write_report(run)) if with_report else None
+    said = console.summary(model, snapshot, str(run), path)
+    if as_json:
+        print(json.dumps(said))
+    else:
+        console.show_summary(said)
+
+
+@contextmanager
+def stopping_at_once() -> Iterator[None]:
+    """Make Ctrl-C and a polite kill end the fit where it is: the last checkpoint is whole, and the run can go on from it."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise Stopped
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def choice(flag: str, value: str, allowed: tuple[str, ...]) -> str:
+    """Check that a value is one of a few."""
+    if value not in allowed:
+        raise UsageError(f"{flag} should be one of {', '.join(allowed)}, got {value!r}.")
+    return value
+
+
+def size(text: str | None) -> tuple[int, int] | None:
+    """Height and width."""
+    if text is None:
+        return None
+    try:
+        height, width = (int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        raise UsageError(f"--image-size should be HEIGHT,WIDTH, such as 32,32, got {text!r}.") from None
+    if min(height, width) < 4 or height % 4 or width % 4:
+        raise UsageError(f"--image-size should be two numbers divisible by 4, got {text!r}.")
+    return height, width

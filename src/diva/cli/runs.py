@@ -1,0 +1,65 @@
+"""Folders of runs: where a new one goes, and how an old one is opened."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from diva.checkpoints import CHECKPOINT, CONFIG, HISTORY, MODEL, RunFolder
+from diva.cli.errors import UsageError
+from diva.cli.sources import SOURCE_FILE
+from diva.estimator import DIVA
+from diva.persistence import load
+from diva.snapshot import SNAPSHOT
+
+RUNS = Path("runs")
+MADE = (CHECKPOINT, CONFIG, HISTORY, MODEL, SNAPSHOT, SOURCE_FILE, "report.html", "projection.safetensors")
+
+
+def new_run(out: Path | None, name: str, overwrite: bool) -> Path:
+    """Folder of a new run: the one asked for, or the next free one under ``runs``.
+
+    Raises
+    ------
+    UsageError
+        If it holds a run already, or is a file.
+    """
+    if out is None:
+        numbers = itertools.count(2)
+        out = RUNS / name
+        while out.exists():
+            out = RUNS / f"{name}-{next(numbers)}"
+        return out
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{str(out)!r} is a file; --out should be the folder of a run.")
+    if (out / CHECKPOINT).exists() or (out / MODEL).exists():
+        if not overwrite:
+            raise UsageError(f"{str(out)!r} already holds a run. Go on with `diva resume {out}`, or pass --overwrite.")
+        with RunFolder(out).locked():
+            for made in MADE:
+                (out / made).unlink(missing_ok=True)
+    return out
+
+
+def open_model(run: Path) -> DIVA:
+    """Fitted model of a run, or of a model file.
+
+    Raises
+    ------
+    UsageError
+        If there is none.
+    """
+    if run.is_file():
+        path = run
+    elif not run.exists():
+        raise UsageError(f"There is no run folder {str(run)!r}. Make one with `diva fit SOURCE --out {run}`.")
+    elif (run / MODEL).exists():
+        path = run / MODEL
+    elif (run / CHECKPOINT).exists():
+        raise UsageError(f"The run in {str(run)!r} is not finished. Go on with `diva resume {run}`.")
+    else:
+        raise UsageError(f"{str(run)!r} holds no run: there is neither {MODEL} nor {CHECKPOINT} in it.")
+    model = load(path)
+    if not isinstance(model, DIVA):
+        raise UsageError(f"{str(path)!r} holds a {type(model).__name__}; this command is for models of DIVA.")
+    return model

@@ -1,0 +1,41 @@
+"""Tables written piece by piece: the file is there when all of it is."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+
+class TableWriter:
+    """Rows in, a .parquet or .csv file out; nothing is left if something fails on the way."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._temporary = path.parent / f".diva-{uuid.uuid4().hex}.tmp"
+        self._writer: Any = None
+
+    def __enter__(self) -> Self:
+        if not self._path.parent.is_dir():
+            raise FileNotFoundError(2, f"Could not write {str(self._path)!r}: its folder does not exist. Create it first.")
+        return self
+
+    def write(self, rows: dict[str, Any]) -> None:
+        """Add rows, given as columns."""
+        table = pa.table(rows)
+        if self._writer is None:
+            kind = parquet.ParquetWriter if self._path.suffix == ".parquet" else csv.CSVWriter
+            self._writer = kind(str(self._temporary), table.schema)
+        self._writer.write_table(table)
+
+    def __exit__(self, failed: Any, *_: object) -> None:
+        try:
+            if self._writer is not None:
+                self._writer.close()
+                if failed is None:
+                    self._temporary.replace(self._path)
+        finally:
+            self._temporary.unlink(missing_ok=True)
