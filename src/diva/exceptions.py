@@ -5,6 +5,10 @@ class DataChangedError(ValueError):
     """A batch source gave other rows than in the lap before."""
 
 
+class DataError(ValueError):
+    """Data cannot be read, or hold something other than numbers."""
+
+
 class BoundFellError(ArithmeticError):
     """The evidence lower bound fell by more than rounding explains."""
 

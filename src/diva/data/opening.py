@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from diva.data.batches import to_numpy
+from diva.data.files import open_path
+from diva.data.objects import check_frame, source_from_object
 from diva.data.samples import ArraySource, DatasetSource, Scaling, Source, measure_moments, measure_range, parts_of
+from diva.exceptions import DataError
 
 HIGHEST = 1e30  # beyond, squares overflow in float32
 NEARLY = 1e-3  # by how much a range may be exceeded and still be that range
@@ -24,7 +29,8 @@ def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
     Raises
     ------
     TypeError, ValueError
-        If X is nothing that samples can be taken from, or holds numbers that are not finite.
+        If X is nothing that samples can be taken from, or holds numbers that are not finite. A ``DataError`` if a file
+        cannot be read, or columns are no numbers.
     """
     if isinstance(X, Source):
         return _open_source(estimator, X, reset)
@@ -32,12 +38,14 @@ def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
         return _open_dataset(estimator, X, reset)
     if isinstance(X, tuple) and len(X) == 2 and all(hasattr(part, "shape") for part in X):
         raise ValueError("Expected samples only, got a pair of arrays. Pass X alone: labels are not used.")
-    if isinstance(X, str):
-        raise ValueError(f"Expected an array of samples, got the text {X!r}. Load the data first, for example with numpy.load.")
-    if sparse.issparse(X):
-        raise TypeError(f"Expected dense data, got a sparse {type(X).__name__}. Use its toarray method.")
+    if isinstance(X, str | os.PathLike):
+        return _open_named(estimator, X, reset)
     if isinstance(X, torch.utils.data.DataLoader):
         raise TypeError("Expected samples, got a DataLoader. Pass its dataset: DIVA shuffles and batches by itself.")
+    found = source_from_object(X)
+    if found is not None:
+        return _open_found(estimator, found, reset)
+    check_frame(X)
     if isinstance(X, torch.Tensor):
         X = to_numpy(X)
     if isinstance(X, list) and X and getattr(X[0], "ndim", 0) in (2, 3):
@@ -55,6 +63,28 @@ def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
     source = ArraySource(X)
     _check_finite(estimator, source)
     return source
+
+
+def _open_named(estimator: Any, name: str | os.PathLike[str], reset: bool) -> Source:
+    """A path, or the name of a data set that is known."""
+    is_word = isinstance(name, str) and name != "" and Path(name).name == name and not Path(name).suffix
+    if not is_word or Path(name).exists():
+        return _open_found(estimator, open_path(name).source, reset)
+    try:
+        catalog = importlib.import_module("diva.data.catalog")
+    except ModuleNotFoundError:
+        raise DataError(
+            f"There is no file or folder {name!r}, and no data set is known by that name. Check the spelling, or pass the data."
+        ) from None
+    data = catalog.load_dataset(name)
+    return open_samples(estimator, getattr(data, "source", data), reset=reset)
+
+
+def _open_found(estimator: Any, source: Source, reset: bool) -> Source:
+    """A source that was made here; images in an array are checked as if they had been passed themselves."""
+    if isinstance(source, ArraySource) and source.values.ndim in (3, 4):
+        return _open_images(estimator, source.values, reset)
+    return _open_source(estimator, source, reset)
 
 
 def _stacked(images: list[Any]) -> NDArray[Any]:

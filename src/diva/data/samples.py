@@ -50,6 +50,27 @@ class ArraySource:
         return np.asarray(self.values[index])
 
 
+@dataclass(frozen=True)
+class Opened:
+    """What was found under a path.
+
+    Attributes
+    ----------
+    source : Source
+    labels : array of shape (n,) or None
+        Numbers or words, if the data came with any; DIVA does not learn from them.
+    feature_names : list of str or None
+        One for each number of a sample, if they have names.
+    name : str
+        For headings.
+    """
+
+    source: Source
+    labels: NDArray[Any] | None
+    feature_names: list[str] | None
+    name: str
+
+
 class DatasetSource:
     """Samples of a torch Dataset with a length; of an item that is a tuple, the first part, so labels are left out.
 
