@@ -20,6 +20,7 @@ from diva.data.spool import take_by_runs
 from diva.data.tables import arrow_source, common_dtype
 from diva.exceptions import DataError
 
+NUMERIC = ("bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64")
 LABEL_COLUMNS = ("label", "labels", "target", "y")
 
 
@@ -172,6 +173,23 @@ class _Layout:
     dtype: np.dtype[Any]
 
 
+def _dtype_of(name: str, feature: Any) -> np.dtype[Any]:
+    inner = feature
+    while hasattr(inner, "feature") or isinstance(inner, list):
+        inner = inner[0] if isinstance(inner, list) else inner.feature
+    kind = str(getattr(inner, "dtype", type(inner).__name__))
+    if kind not in NUMERIC:
+        raise DataError(_no_numbers(name, kind))
+    return np.dtype(kind)
+
+
+def _no_numbers(name: str, kind: str) -> str:
+    return (
+        f"Expected numbers in column {name!r} of the dataset, got {kind}. Choose columns with its select_columns method, or "
+        "leave some out with remove_columns."
+    )
+
+
 class ColumnSource:
     """Columns of numbers of a Hugging Face dataset: side by side, or one column of arrays.
 
@@ -183,11 +201,12 @@ class ColumnSource:
     """
 
     def __init__(self, data: Any, names: Sequence[str]) -> None:
-        self._data = data.with_format("numpy", columns=list(names))
+        dtype = common_dtype([_dtype_of(name, data.features[name]) for name in names])
+        self._data = data.with_format("numpy", columns=list(names), dtype=dtype)  # it would round to float32 by itself
         self._names = list(names)
         cells = [self._column(name, 0, 1) for name in names]
         shape = cells[0].shape[1:] if len(cells) == 1 else (sum(int(np.prod(cell.shape[1:])) for cell in cells),)
-        self._layout = _Layout(shape or (1,), common_dtype([cell.dtype for cell in cells]))
+        self._layout = _Layout(shape or (1,), dtype)
 
     def __len__(self) -> int:
         return len(self._data)
@@ -214,10 +233,7 @@ class ColumnSource:
         if values.dtype.kind == "O":
             values = np.stack([np.asarray(value) for value in values])
         if values.dtype.kind not in "fuib":
-            raise DataError(
-                f"Expected numbers in column {name!r} of the dataset, got text or missing values. Choose columns with its "
-                "select_columns method, or leave some out with remove_columns."
-            )
+            raise DataError(_no_numbers(name, "missing values"))
         if hasattr(self, "_layout") and len(self._names) == 1 and values[0].size != int(np.prod(self._layout.item_shape)):
             raise DataError(f"Expected arrays of shape {self._layout.item_shape} in column {name!r}, got {values.shape[1:]}.")
         return values
@@ -226,14 +242,38 @@ class ColumnSource:
 # --- AnnData
 
 
+class StoredRows:
+    """Rows of a sparse matrix in an HDF5 group, by slices; only where the rows begin is kept in memory."""
+
+    def __init__(self, group: Any, shape: tuple[int, int]) -> None:
+        self._numbers, self._columns = group["data"], group["indices"]
+        self._starts: NDArray[np.int64] = group["indptr"][:].astype(np.int64)
+        self.shape = shape
+        self.dtype = np.dtype(self._numbers.dtype)
+
+    def __getitem__(self, rows: slice) -> Any:
+        starts = self._starts[rows.start : rows.stop + 1]
+        part = slice(starts[0], starts[-1])
+        shape = (len(starts) - 1, self.shape[1])
+        return sparse.csr_array((self._numbers[part], self._columns[part], starts - starts[0]), shape=shape)
+
+
 def _anndata(data: Any) -> Source:
-    values = data.X
+    try:
+        values = data.X
+    except Exception as error:  # versions of anndata and scipy that do not fit each other
+        raise DataError(
+            "X of the AnnData object cannot be read by the anndata that is installed. Read the file into memory first, or pass X."
+        ) from error
     if values is None:
         raise DataError(
             "Expected numbers in X of the AnnData object, got none. Copy a layer there: adata.X = adata.layers[...]."
         )
     if sparse.issparse(values):
         return SparseSource(values)
+    if hasattr(values, "group") and hasattr(values, "to_memory"):  # sparse, and in its file
+        by_rows = getattr(values, "format", "csr") == "csr" and not getattr(data, "is_view", False)
+        return SlicedSource(StoredRows(values.group, values.shape)) if by_rows else SparseSource(values.to_memory())
     if getattr(data, "isbacked", False):
         return SlicedSource(values)
     return ArraySource(np.asarray(values))

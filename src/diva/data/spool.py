@@ -52,7 +52,7 @@ class HiddenFile:
         if hasattr(os, "preadv"):
             return os.preadv(self._file.fileno(), [view], offset)
         self._file.seek(offset)
-        return int(self._file.readinto(view))  # type: ignore[attr-defined]
+        return int(self._file.readinto(view))
 
 
 class SpooledSource:

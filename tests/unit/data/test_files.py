@@ -664,7 +664,7 @@ def test_options_that_do_not_fit(write, options, words, tmp_path):
 
 def test_a_missing_label_is_named(tmp_path):
     path = put("x.csv", "a,y\n1,x\n2,\n")(tmp_path)
-    with pytest.raises(DataError, match="label in every row of column 'y'.*line 3"):
+    with pytest.raises(DataError, match=r"label in every row of column 'y'.*line 3"):
         open_path(path, label_column="y")
 
 
