@@ -49,18 +49,19 @@ def encode(
     """
     was_training = vae.training
     vae.eval()
-    means, log_vars = [], []
+    n, mean, log_var = len(samples), torch.empty(0), torch.empty(0)
     try:
         for index in torch.split(torch.arange(len(samples)), ENCODE_ROWS):
             x = samples.take(index).to(device)
             if views is not None and generator is not None:
                 x = views(x, generator)
-            mean, log_var = vae.encode(x)
-            means.append(mean.cpu())
-            log_vars.append(log_var.cpu())
+            part = vae.encode(x)
+            if index[0] == 0:  # room for all at once: many small pieces among large ones tear memory to shreds
+                mean, log_var = (torch.empty(n, *values.shape[1:], dtype=values.dtype) for values in part)
+            mean[index], log_var[index] = (values.cpu() for values in part)
     finally:
         vae.train(was_training)
-    return Codes(torch.cat(means), torch.cat(log_vars))
+    return Codes(mean, log_var)
 
 
 def subset(samples: Samples, n_samples: int, rng: np.random.Generator) -> Samples:

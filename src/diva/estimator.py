@@ -231,7 +231,9 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
         Parameters
         ----------
-        X : array-like of shape (n, d), (n, h, w) or (n, h, w, c), memmap, torch Tensor or Dataset
+        X : array-like of shape (n, d), (n, h, w) or (n, h, w, c), or what holds one
+            Also memmap, torch Tensor or Dataset, pandas, polars or Arrow table, scipy sparse matrix, Hugging Face dataset,
+            AnnData; and the path of a .npy, .npz, .csv, .parquet or IDX file, or of a folder of images.
         y : ignored
         validation : like X, optional
             Samples that are not learnt from; the bound on them is in ``history_`` and decides about early stopping.
@@ -586,6 +588,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float32"]  # networks compute in float32
         return tags
 

@@ -110,7 +110,9 @@ def stored_params(run: Path) -> dict[str, Any]:
     """Parameters of a run that was started before."""
     try:
         stored = json.loads((run / CONFIG).read_text())["params"]
-        params = {name: tuple(v) if isinstance(v, list) else v for name, v in stored.items() if name in parameters.names()}
+        params: dict[str, Any] = {
+            name: tuple(v) if isinstance(v, list) else v for name, v in stored.items() if name in parameters.names()
+        }
         DIVA(**params)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(

@@ -145,7 +145,8 @@ def _open_named(spec: SourceSpec) -> OpenedData:
         if getattr(spec, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} is for files, but {spec.source!r} is a data set. Leave it out.")
     named = load_dataset(spec.source)
-    source, labels = named.source, named.labels
+    source: Source = named.source
+    labels: NDArray[Any] | None = named.labels
     if spec.split == "test":
         if named.test_source is None:
             raise UsageError(f"The data set {spec.source!r} has no test part. Leave --split out.")

@@ -12,8 +12,10 @@ from diva.data.catalog import (
     load_dataset,
 )
 from diva.data.download import RemoteFile
+from diva.data.files import open_path
 from diva.data.known import DatasetInfo
-from diva.data.samples import ArraySource, DatasetSource, PartOfSource, Samples, Scaling, Source, SparseSource
+from diva.data.objects import SparseSource
+from diva.data.samples import ArraySource, DatasetSource, Opened, PartOfSource, Samples, Scaling, Source
 from diva.data.schedules import ClassSchedule, FeatureDrift, Imbalance, MixtureDrift, Schedule, Stage
 from diva.data.synthetic import GaussianMixtureTruth, make_gaussian_mixture
 
@@ -30,6 +32,7 @@ __all__ = [
     "Imbalance",
     "MixtureDrift",
     "NamedDataset",
+    "Opened",
     "PartOfSource",
     "RemoteFile",
     "Rows",
@@ -47,5 +50,6 @@ __all__ = [
     "list_datasets",
     "load_dataset",
     "make_gaussian_mixture",
+    "open_path",
     "to_numpy",
 ]

@@ -20,7 +20,8 @@ from PIL import Image
 from scipy import sparse
 from scipy.io import loadmat
 
-from diva.data.samples import ArraySource, Source, SparseSource
+from diva.data.objects import SparseSource
+from diva.data.samples import ArraySource, Source
 from diva.exceptions import DataError
 
 AS_PUBLISHED = "as published"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from diva.data.batches import to_numpy
+from diva.data.catalog import is_name, load_dataset
+from diva.data.files import open_path
+from diva.data.objects import check_frame, source_from_object
 from diva.data.samples import ArraySource, DatasetSource, Scaling, Source, measure_moments, measure_range, parts_of
 
 HIGHEST = 1e30  # beyond, squares overflow in float32
@@ -24,7 +27,8 @@ def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
     Raises
     ------
     TypeError, ValueError
-        If X is nothing that samples can be taken from, or holds numbers that are not finite.
+        If X is nothing that samples can be taken from, or holds numbers that are not finite. A ``DataError`` if a file
+        cannot be read, or columns are no numbers.
     """
     if isinstance(X, Source):
         return _open_source(estimator, X, reset)
@@ -32,12 +36,14 @@ def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
         return _open_dataset(estimator, X, reset)
     if isinstance(X, tuple) and len(X) == 2 and all(hasattr(part, "shape") for part in X):
         raise ValueError("Expected samples only, got a pair of arrays. Pass X alone: labels are not used.")
-    if isinstance(X, str):
-        raise ValueError(f"Expected an array of samples, got the text {X!r}. Load the data first, for example with numpy.load.")
-    if sparse.issparse(X):
-        raise TypeError(f"Expected dense data, got a sparse {type(X).__name__}. Use its toarray method.")
+    if isinstance(X, str | os.PathLike):
+        return _open_named(estimator, X, reset)
     if isinstance(X, torch.utils.data.DataLoader):
         raise TypeError("Expected samples, got a DataLoader. Pass its dataset: DIVA shuffles and batches by itself.")
+    found = source_from_object(X)
+    if found is not None:
+        return _open_found(estimator, found, reset)
+    check_frame(X)
     if isinstance(X, torch.Tensor):
         X = to_numpy(X)
     if isinstance(X, list) and X and getattr(X[0], "ndim", 0) in (2, 3):
@@ -55,6 +61,20 @@ def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
     source = ArraySource(X)
     _check_finite(estimator, source)
     return source
+
+
+def _open_named(estimator: Any, name: str | os.PathLike[str], reset: bool) -> Source:
+    """A path, or the name of a data set that is known."""
+    if isinstance(name, str) and is_name(name):
+        return _open_found(estimator, load_dataset(name).source, reset)
+    return _open_found(estimator, open_path(name).source, reset)
+
+
+def _open_found(estimator: Any, source: Source, reset: bool) -> Source:
+    """A source that was made here; images in an array are checked as if they had been passed themselves."""
+    if isinstance(source, ArraySource) and source.values.ndim in (3, 4):
+        return _open_images(estimator, source.values, reset)
+    return _open_source(estimator, source, reset)
 
 
 def _stacked(images: list[Any]) -> NDArray[Any]:

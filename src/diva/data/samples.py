@@ -51,20 +51,27 @@ class ArraySource:
 
 
 @dataclass(frozen=True)
-class SparseSource:
-    """Rows of a scipy sparse matrix, made dense float32 as they are taken."""
+class Opened:
+    """What was found under a path.
 
-    matrix: Any
+    Attributes
+    ----------
+    source : Source
+    labels : array of shape (n,) or None
+        Numbers or words, if the data came with any; DIVA does not learn from them.
+    feature_names : list of str or None
+        One for each number of a sample, if they have names.
+    name : str
+        For headings.
+    sample_names : list of str or None
+        One for each sample, such as the names of files.
+    """
 
-    def __len__(self) -> int:
-        return int(self.matrix.shape[0])
-
-    @property
-    def item_shape(self) -> tuple[int, ...]:  # noqa: D102
-        return (int(self.matrix.shape[1]),)
-
-    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
-        return np.asarray(self.matrix[index].toarray(), dtype=np.float32)
+    source: Source
+    labels: NDArray[Any] | None
+    feature_names: list[str] | None
+    name: str
+    sample_names: list[str] | None = None
 
 
 class DatasetSource:

@@ -9,6 +9,7 @@ from diva.data import ArraySource, DatasetSource, PartOfSource, Samples, Scaling
 from diva.data import samples as samples_module
 from diva.data.opening import check_range, image_range, open_samples, scaling_for
 from diva.data.samples import measure_moments, measure_range, parts_of
+from diva.exceptions import DataError
 
 
 class Items(Dataset):
@@ -356,9 +357,9 @@ def both_infinities():
     ("X", "error", "match"),
     [
         ((np.zeros((3, 2)), np.zeros(3)), ValueError, "Expected samples only, got a pair of arrays. Pass X alone"),
-        ("data.npy", ValueError, "Expected an array of samples, got the text 'data.npy'. Load the data first"),
-        (sparse.eye(3).tocsr(), TypeError, "Expected dense data, got a sparse csr_matrix. Use its toarray"),
-        (sparse.csr_array(np.eye(3)), TypeError, "Expected dense data, got a sparse csr_array"),
+        ("data.npy", DataError, "There is no file or folder data.npy"),
+        (sparse.eye(1).tocsr(), ValueError, "Found 1 samples while a minimum of 2 is required"),
+        (sparse.csr_array(np.eye(3) * 1j), DataError, "Expected a sparse matrix of numbers, got one of dtype complex128"),
         (np.zeros(5), ValueError, "Expected 2D array, got 1D array instead"),
         (np.zeros((2, 2, 2, 2, 2)), ValueError, "Found array with dim 5"),
         (np.zeros((0, 5)), ValueError, "minimum of 2 is required"),

@@ -1,0 +1,152 @@
+"""Whatever lies under a path, as a source of samples."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from diva.data.arrays import is_idx, open_idx, open_npy, open_npz
+from diva.data.images import IMAGE_SUFFIXES, open_image_folder
+from diva.data.samples import Opened
+from diva.data.tables import csv_table, parquet_table, read_table
+from diva.exceptions import DataError
+
+CSV_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+PARQUET_SUFFIXES = (".parquet", ".pq")
+SUPPORTED = (
+    "What can be opened: arrays (.npy, .npz), tables (.csv, .tsv, .csv.gz, .parquet), IDX (.idx, .idx.gz, or names like "
+    "train-images-idx3-ubyte), AnnData (.h5ad), folders of images or of Parquet files."
+)
+
+
+def open_path(
+    path: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    label_column: str | None = None,
+    image_size: tuple[int, int] | None = None,
+    key: str | None = None,
+) -> Opened:
+    """Open a file or folder of samples; what is larger than memory stays on disk where the format allows.
+
+    Parameters
+    ----------
+    path : str or path-like
+        .npy, .npz, .csv, .tsv, .parquet, IDX, .h5ad, or a folder of images or Parquet files.
+    columns : sequence of str, optional
+        Of a table; all but the labels by default.
+    label_column : str, optional
+        Of a table.
+    image_size : (height, width), optional
+        Resize images to this.
+    key : str, optional
+        Name of the array in a .npz file.
+
+    Raises
+    ------
+    DataError
+        If there is nothing, or nothing that can be read as samples.
+    """
+    place = Path(path)
+    try:
+        if not place.exists():
+            raise DataError(_missing(place))
+        opened = _open_folder(place, columns, label_column, image_size) if place.is_dir() else None
+        return opened or _open_file(place, columns, label_column, key)
+    except PermissionError as error:
+        raise DataError(f"{error.filename or place} may not be read. Ask for the right to read it, or copy it.") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise DataError(f"{error.filename or place} is gone. Check the path.") from error
+
+
+def is_table(path: str | os.PathLike[str]) -> bool:
+    """Whether a path leads to rows with named columns."""
+    place = Path(path)
+    if place.is_dir():
+        return any(file.name.lower().endswith(PARQUET_SUFFIXES) for file in _visible(place))
+    return place.name.lower().endswith(CSV_SUFFIXES + PARQUET_SUFFIXES)
+
+
+def _open_file(path: Path, columns: Sequence[str] | None, label_column: str | None, key: str | None) -> Opened:
+    name = path.name.lower()
+    is_table = name.endswith(CSV_SUFFIXES + PARQUET_SUFFIXES)
+    if not is_table and (columns is not None or label_column is not None):
+        raise DataError(f"Columns can be chosen in tables, .csv or .parquet, and {path} is none. Leave the choice out.")
+    if name.endswith(CSV_SUFFIXES):
+        return read_table(csv_table(path, label_column), columns, label_column)
+    if name.endswith(PARQUET_SUFFIXES):
+        return read_table(parquet_table(path, [path]), columns, label_column)
+    if name.endswith(".npy"):
+        return open_npy(path)
+    if name.endswith(".npz"):
+        return open_npz(path, key)
+    if name.endswith(".h5ad"):
+        return _open_h5ad(path)
+    if is_idx(path):
+        return open_idx(path)
+    if name.endswith(IMAGE_SUFFIXES):
+        raise DataError(f"Expected a folder of images, got the single image {path}. Pass the folder it is in.")
+    kind = "".join(path.suffixes[-2:]) if name.endswith(".gz") else path.suffix
+    problem = f"Files that end with {kind!r} cannot be opened, got {path}." if kind else f"{path} has no known ending."
+    raise DataError(f"{problem} {SUPPORTED}")
+
+
+def _open_folder(
+    folder: Path, columns: Sequence[str] | None, label_column: str | None, image_size: tuple[int, int] | None
+) -> Opened:
+    files = sorted(_visible(folder))
+    tables = [file for file in files if file.name.lower().endswith(PARQUET_SUFFIXES)]
+    images = [file for file in files if file.name.lower().endswith(IMAGE_SUFFIXES)]
+    if tables and images:
+        raise DataError(
+            f"Expected a folder of images or of Parquet files, but {folder} has both. Put them in folders of their own."
+        )
+    if tables:
+        return read_table(parquet_table(folder, tables), columns, label_column)
+    if not images:
+        shown = ", ".join(str(file.relative_to(folder)) for file in files[:3]) or "nothing"
+        more = " and more" if len(files) > 3 else ""
+        raise DataError(f"Expected a folder of images or of Parquet files, but {folder} holds {shown}{more}. {SUPPORTED}")
+    if columns is not None or label_column is not None:
+        raise DataError(f"Columns can be chosen in tables, but {folder} is a folder of images. Leave the choice out.")
+    return open_image_folder(folder, images, image_size)
+
+
+def _visible(folder: Path) -> list[Path]:
+    """All files below a folder but hidden ones and what archives of macOS leave behind."""
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        found += [Path(place, name) for name in names if not name.startswith((".", "_"))]
+    return found
+
+
+def _open_h5ad(path: Path) -> Opened:
+    try:
+        import anndata
+    except ImportError as error:
+        raise DataError(f"{path} needs anndata to be read. Install it: pip install 'diva-clustering[anndata]'.") from error
+    from diva.data.objects import source_from_object
+
+    try:
+        data = anndata.read_h5ad(path, backed="r")
+    except Exception as error:  # h5py raises all kinds
+        raise DataError(f"Expected AnnData in {path}, but it is damaged or of another kind. Copy or write it anew.") from error
+    source = source_from_object(data)
+    assert source is not None
+    return Opened(source, None, [str(name) for name in data.var_names], path.stem)
+
+
+def _missing(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"There is no file {path}: the folder {folder} does not exist. Check the path."
+    try:
+        there = sorted(os.listdir(folder))
+    except OSError:
+        there = []
+    near = difflib.get_close_matches(path.name, there, n=3, cutoff=0.6)
+    hint = f"Did you mean {' or '.join(str(folder / name) for name in near)}?" if near else "Check the path."
+    return f"There is no file or folder {path}. {hint}"

@@ -1,0 +1,174 @@
+"""Folders of images, decoded when they are needed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from diva.data.samples import Opened
+from diva.exceptions import DataError
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+MEMORY_BYTES = 1 << 29  # up to here decoded images are kept
+GREY = ("1", "L", "LA", "La")
+DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")  # more than 256 levels
+ORIENTATION = 0x0112  # in the notes of a camera
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+SIDEWAYS = (5, 6, 7, 8)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Images that can be opened by their numbers.
+
+    Attributes
+    ----------
+    names : sequence of str
+        For messages.
+    open : callable
+        ``open(number)`` returns what ``PIL.Image.open`` takes.
+    """
+
+    names: Sequence[str]
+    open: Callable[[int], Any]
+
+
+class ImageSource:
+    """Images of one size, grey (height, width) or in colour (height, width, 3).
+
+    Each is decoded when it is first asked for, and kept if all of them fit in 512 MB.
+
+    Parameters
+    ----------
+    pictures : Pictures
+    image_size : (height, width), optional
+        Resize all to this; otherwise they must have one size.
+    """
+
+    def __init__(self, pictures: Pictures, image_size: tuple[int, int] | None = None) -> None:
+        self._pictures = pictures
+        size, self._mode = _survey(pictures, image_size)
+        self._item_shape = (*size, 3) if self._mode == "RGB" else size
+        self._dtype = np.dtype(np.float32 if self._mode == "F" else np.uint8)
+        shape = (len(pictures.names), *self._item_shape)
+        keeps = int(np.prod(shape)) * self._dtype.itemsize <= MEMORY_BYTES
+        self._memory = np.zeros(shape, dtype=self._dtype) if keeps else None
+        self._is_decoded = np.zeros(len(pictures.names), dtype=bool)
+
+    def __len__(self) -> int:
+        return len(self._pictures.names)
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:  # noqa: D102
+        return self._item_shape
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
+        index = np.asarray(index, dtype=np.int64)
+        if self._memory is None:
+            if not len(index):
+                return np.empty((0, *self._item_shape), dtype=self._dtype)
+            return np.stack([self._decode(number) for number in index.tolist()])
+        for number in index[~self._is_decoded[index]].tolist():
+            self._memory[number] = self._decode(number)
+            self._is_decoded[number] = True
+        values: NDArray[Any] = self._memory[index]
+        return values
+
+    def _decode(self, number: int) -> NDArray[Any]:
+        height, width = self._item_shape[:2]
+        with _opened(self._pictures, number) as image:
+            turn = TURNS.get(_orientation(image))
+            image = _in_mode(image, self._mode)
+            image = image if turn is None else image.transpose(turn)
+            if image.size != (width, height):
+                image = image.resize((width, height), Image.Resampling.BILINEAR)
+            return np.asarray(image)
+
+
+def _in_mode(image: Any, mode: str) -> Any:
+    if image.mode == mode:
+        image.load()
+        return image
+    if image.mode in ("P", "PA"):
+        image = image.convert("RGBA")  # a palette may have transparent colours
+    elif mode == "F" and image.mode.startswith("I;16"):
+        image = image.convert("I")
+    return image.convert(mode)
+
+
+@contextmanager
+def _opened(pictures: Pictures, number: int) -> Iterator[Any]:
+    """An image with its header read; whatever goes wrong names the file."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of notes and metadata that nobody reads here
+            with Image.open(pictures.open(number)) as image:
+                yield image
+    except MemoryError:
+        raise
+    except Exception as error:  # decoders raise all kinds
+        name = pictures.names[number]
+        raise DataError(f"Expected an image, but {name} is damaged or of another kind. Remove it, or copy it anew.") from error
+
+
+def _survey(pictures: Pictures, image_size: tuple[int, int] | None) -> tuple[tuple[int, int], str]:
+    """Size (height, width) and mode for all, from the headers alone."""
+    size: tuple[int, int] | None = None
+    modes: dict[str, int] = {}
+    for number in range(len(pictures.names)):
+        with _opened(pictures, number) as image:
+            width, height = image.size
+            if _orientation(image) in SIDEWAYS:
+                width, height = height, width
+            kind = "L" if image.mode in GREY else "F" if image.mode in DEEP else "RGB"
+        modes.setdefault(kind, number)
+        if size is None:
+            size = (height, width)
+        elif size != (height, width) and image_size is None:
+            first, other = pictures.names[0], pictures.names[number]
+            raise DataError(
+                f"Expected images of one size, but {first} is {size[0]} x {size[1]} and {other} is {height} x {width} "
+                f"(height x width). Set an image size to resize all to, for example --image-size {_rounded(size)}."
+            )
+    if "F" in modes and len(modes) > 1:
+        deep, flat = (pictures.names[modes[k]] for k in ("F", next(k for k in modes if k != "F")))
+        raise DataError(f"Expected images of one kind, but {deep} has more than 256 levels of grey and {flat} has not.")
+    assert size is not None
+    return image_size or size, "RGB" if "RGB" in modes else next(iter(modes))
+
+
+def _orientation(image: Any) -> int:
+    if image.format == "PNG" and "exif" not in image.info:
+        return 1  # the notes could be at the end, and looking for them would decode the image
+    return int(image.getexif().get(ORIENTATION, 1))
+
+
+def _rounded(size: tuple[int, int]) -> str:
+    height, width = (min(max(4, 4 * round(side / 4)), 128) for side in size)
+    return f"{height},{width}"
+
+
+def open_image_folder(folder: Path, files: Sequence[Path], image_size: tuple[int, int] | None = None) -> Opened:
+    """Images in a folder; names of sub-folders are labels if every image is in one."""
+    if image_size is not None and (len(image_size) != 2 or min(image_size) < 1):
+        raise DataError(f"image_size should be a height and a width, got {image_size}.")
+    places = [file.relative_to(folder) for file in files]
+    labels = np.array([place.parts[0] for place in places]) if all(len(place.parts) > 1 for place in places) else None
+    pictures = Pictures([str(file) for file in files], lambda number: files[number])
+    return Opened(ImageSource(pictures, image_size), labels, None, folder.name, [str(place) for place in places])

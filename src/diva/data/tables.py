@@ -1,0 +1,432 @@
+"""Tables of named columns: Parquet, CSV and Arrow, a batch of rows at a time."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from diva.data.samples import Opened, Source
+from diva.data.spool import BLOCK_BYTES, Spool
+from diva.exceptions import DataError
+
+HEAD_BYTES = 1 << 20  # of a CSV file, to see what its columns are
+MISSING = ("", "NA", "N/A", "null", "NULL")
+READ_BUFFER = 1 << 16
+SMALL = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")  # what float32 holds without rounding
+
+Where = Callable[[int], str]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that can be read once, batch by batch.
+
+    Attributes
+    ----------
+    name : str
+        As people know it, for messages.
+    schema : pyarrow.Schema
+    batches : callable
+        ``batches(names)`` iterates over record batches with these columns.
+    where : callable
+        ``where(row)`` says where a row is, as "row 3" or "line 5".
+    """
+
+    name: str
+    schema: Any
+    batches: Callable[[list[str]], Iterator[Any]]
+    where: Where = "row {}".format
+
+
+def read_table(table: Table, columns: Sequence[str] | None = None, label_column: str | None = None) -> Opened:
+    """Numeric columns of a table as rows, in bounded memory.
+
+    Parameters
+    ----------
+    table : Table
+    columns : sequence of str, optional
+        Which to take, in this order; by default all but the labels.
+    label_column : str, optional
+    """
+    names = choose_columns(table, columns, label_column)
+    types = [table.schema.field(name).type for name in names]
+    _check_numeric(table, names, types)
+    dtype = common_dtype([_numpy_dtype(kind) for kind in types])
+    spool: Spool | None = None
+    widths: list[int] = []
+    labels: list[NDArray[Any]] = []
+    n_rows = 0
+    wanted = names if label_column is None or label_column in names else [*names, label_column]
+    for batch in table.batches(wanted):
+        if not batch.num_rows:
+            continue
+        columns_now = [batch.column(batch.schema.get_field_index(name)) for name in names]
+        if spool is None:
+            widths = [_width(column) for column in columns_now]
+            if sum(widths) == 0:
+                raise DataError(f"Expected numbers in {table.name}, got lists without any.")
+            spool = Spool((sum(widths),), dtype)
+        spool.add(_block(table, names, columns_now, widths, dtype, n_rows))
+        if label_column is not None:
+            labels.append(_labels(table, batch.column(batch.schema.get_field_index(label_column)), label_column, n_rows))
+        n_rows += batch.num_rows
+    if spool is None:
+        raise DataError(f"Expected samples in {table.name}, got a table without rows.")
+    feature_names = [
+        name if width == 1 else f"{name}[{i}]" for name, width in zip(names, widths, strict=True) for i in range(width)
+    ]
+    return Opened(spool.finish(), np.concatenate(labels) if labels else None, feature_names, table.name)
+
+
+def choose_columns(table: Table, columns: Sequence[str] | None, label_column: str | None) -> list[str]:
+    """Names of the columns to learn from."""
+    there = list(table.schema.names)
+    twice = sorted({name for name in there if there.count(name) > 1})
+    if twice:
+        raise DataError(f"Expected columns with different names in {table.name}, got {twice[0]!r} more than once. Rename one.")
+    if isinstance(columns, str):
+        columns = [columns]
+    for name in [*(columns or ()), *([] if label_column is None else [label_column])]:
+        if name not in there:
+            raise DataError(
+                f"Expected a column {name!r} in {table.name}, which has {_listed(there)}.{did_you_mean(name, there)}"
+            )
+    chosen = [name for name in there if name != label_column and not is_index(name)] if columns is None else list(columns)
+    if not chosen:
+        raise DataError(f"Expected columns of numbers in {table.name}, got none. Choose some with --columns.")
+    if len(set(chosen)) < len(chosen):
+        raise DataError(f"Expected every column once, got {_listed(chosen)}. Leave out what comes again.")
+    return chosen
+
+
+def is_index(name: str) -> bool:
+    """Whether a column holds the numbers or names that pandas or R give to rows."""
+    return name == "" or re.fullmatch(r"__index_level_\d+__", name) is not None
+
+
+def did_you_mean(name: str, there: Sequence[str]) -> str:
+    """A suggestion, or nothing."""
+    near = difflib.get_close_matches(name, there, n=3, cutoff=0.6)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
+    """The smallest of uint8, float32 and float64 that holds columns of these kinds."""
+    names = {dtype.name for dtype in dtypes}
+    if names <= {"bool", "uint8"}:
+        return np.dtype(np.uint8)
+    return np.dtype(np.float32) if names <= set(SMALL) else np.dtype(np.float64)
+
+
+# --- Parquet
+
+
+def parquet_table(path: Path, parts: Sequence[Path]) -> Table:
+    """One Parquet file, or a folder of parts with the same columns.
+
+    Raises
+    ------
+    DataError
+        If one cannot be read or has other columns.
+    """
+    schema = None
+    for part in parts:
+        with _parquet_file(part) as file:
+            if schema is None:
+                schema = file.schema_arrow
+            elif not schema.equals(file.schema_arrow):
+                raise DataError(f"Expected parts with the same columns, but {part} has others than {parts[0]}.")
+    assert schema is not None
+
+    def batches(names: list[str]) -> Iterator[Any]:
+        rows = max(1, BLOCK_BYTES // (8 * max(1, _numbers_per_row(schema, names))))
+        for part in parts:
+            with _parquet_file(part) as file:
+                try:
+                    yield from file.iter_batches(batch_size=rows, columns=names, use_threads=False)
+                except (pa.ArrowException, OSError) as error:
+                    raise DataError(f"{part} is damaged: a part of it cannot be read. Copy or write it anew.") from error
+
+    return Table(str(path), schema, batches)
+
+
+def _parquet_file(path: Path) -> Any:
+    if path.stat().st_size == 0:
+        raise DataError(f"Expected a Parquet file, but {path} is empty.")
+    try:
+        return pyarrow.parquet.ParquetFile(path, buffer_size=READ_BUFFER, pre_buffer=False)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"Expected a Parquet file, but {path} is damaged or of another kind. Copy or write it anew.") from error
+
+
+def _numbers_per_row(schema: Any, names: list[str]) -> int:
+    sizes = (schema.field(name).type for name in names)
+    return sum(kind.list_size if pa.types.is_fixed_size_list(kind) else 1 if not _is_list(kind) else 1024 for kind in sizes)
+
+
+# --- CSV
+
+
+def csv_table(path: Path, label_column: str | None = None) -> Table:
+    """A CSV or TSV file, compressed or not; with names of the columns in the first line, or without.
+
+    Raises
+    ------
+    DataError
+        If it is empty, cut short, or not a table.
+    """
+    head = _head_of(path)
+    delimiter = "\t" if ".tsv" in path.name.lower() else _delimiter(head)
+    lines = csv.reader(io.StringIO(head), delimiter=delimiter)
+    try:
+        first, second = next(lines, []), next(lines, [])
+    except csv.Error as error:
+        raise DataError(_endless(path)) from error
+    has_header = _is_header(first, second)
+    names = [name.strip() for name in first] if has_header else [f"column_{i + 1}" for i in range(len(first))]
+    read_options = pyarrow.csv.ReadOptions(
+        use_threads=False, block_size=HEAD_BYTES, column_names=names, skip_rows=1 if has_header else 0
+    )
+    parse_options = pyarrow.csv.ParseOptions(delimiter=delimiter)
+
+    def where(row: int) -> str:
+        return f"line {row + 1 + has_header}"
+
+    def open_csv(types: dict[str, Any]) -> Any:
+        convert_options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=True)
+        return pyarrow.csv.open_csv(path, read_options, parse_options, convert_options)
+
+    if len(set(names)) < len(names):
+        return Table(str(path), pa.schema([(name, pa.float64()) for name in names]), lambda _: iter(()), where)
+    with _told(path, names):
+        guess = open_csv({})
+        seen = guess.read_next_batch()
+    types = {field.name: _csv_type(field.type, field.name == label_column) for field in seen.schema}
+    schema = pa.schema(list(types.items()))
+    for name, kind in types.items():  # text among numbers makes text of all: say which it is
+        if pa.types.is_string(kind) and name != label_column:
+            values = seen.column(name).cast(pa.string()).to_pylist()
+            bad = [row for row, value in enumerate(values) if value is not None and not _is_number(value)]
+            if bad and len(bad) < len(values):
+                schema = schema.set(
+                    schema.get_field_index(name),
+                    pa.field(name, kind, metadata={"found": f"{values[bad[0]]!r} in {where(bad[0])}"}),
+                )
+
+    def batches(wanted: list[str]) -> Iterator[Any]:
+        with _told(path, names):
+            yield from open_csv(types)
+
+    return Table(str(path), schema, batches, where)
+
+
+def _csv_type(kind: Any, is_label: bool) -> Any:
+    """Whole numbers in the first lines may be followed by others."""
+    if is_label:
+        return pa.string() if not pa.types.is_integer(kind) else pa.int64()
+    if pa.types.is_integer(kind) or pa.types.is_null(kind):
+        return pa.float64()
+    return kind
+
+
+def _head_of(path: Path) -> str:
+    try:
+        with pa.input_stream(str(path)) as stream:
+            head = stream.read(HEAD_BYTES)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} is damaged and cannot be unpacked. Copy or download it anew.") from error
+    text: str = head.decode("utf-8-sig", errors="replace")
+    if not text.strip():
+        raise DataError(f"Expected a table, but {path} is empty.")
+    if "\0" in text:
+        raise DataError(f"Expected a table as text, but {path} is of another kind.")
+    return text
+
+
+def _delimiter(head: str) -> str:
+    line = head.splitlines()[0]
+    return max(",;\t|", key=lambda sign: (line.count(sign), sign == ","))
+
+
+def _is_header(first: list[str], second: list[str]) -> bool:
+    """Whether the first line has names rather than a sample."""
+    numbers = [_is_number(cell) for cell in first]
+    if all(numbers):
+        return len(first) > 2 and first == [str(i) for i in range(len(first))]  # names that pandas gives
+    if not any(numbers):
+        return True
+    pairs = enumerate(zip(first, second, strict=False))
+    return any(not _is_number(name) and _is_number(cell) for i, (name, cell) in pairs if i == 0 or name not in MISSING)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+@contextmanager
+def _told(path: Path, names: list[str]) -> Iterator[None]:
+    """Turn what a reader of CSV complains about into words for people."""
+    try:
+        yield
+    except StopIteration as error:
+        raise DataError(f"Expected samples in {path}, got a table without rows.") from error
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(_in_words(str(error), path, names)) from error
+
+
+def _in_words(said: str, path: Path, names: list[str]) -> str:
+    line = re.search(r"Row #(\d+)", said)
+    place = f"line {line.group(1)} of {path}" if line else str(path)
+    if found := re.search(r"Expected (\d+) columns, got (\d+)", said):
+        return f"Expected {found.group(1)} values in every line, as in the first, got {found.group(2)} in {place}."
+    if found := re.search(r"CSV column #(\d+).*CSV conversion error to (\w+): invalid value '(.*)'", said, re.DOTALL):
+        number, kind, value = int(found.group(1)), found.group(2), found.group(3)
+        name = names[number] if number < len(names) else f"number {number + 1}"
+        expected = "true or false" if kind == "bool" else "numbers"
+        return (
+            f"Expected {expected} in column {name!r}, got {value!r} in {place}. Correct it, or choose other columns "
+            "with --columns, or --label-column if these are labels."
+        )
+    if "UTF8" in said or "UTF-8" in said:
+        return f"Expected text in UTF-8, got another encoding in {path}. Save it as UTF-8."
+    if "Empty" in said:
+        return f"Expected samples in {path}, got a table without rows."
+    if "straddling object" in said:
+        return _endless(path)
+    return f"{path} is damaged or not a table: it cannot be read to its end. Copy or write it anew."
+
+
+def _endless(path: Path) -> str:
+    return f"{path} has lines or cells too long for a table. Check its line ends and quotes."
+
+
+# --- columns
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _is_numeric(kind: Any) -> bool:
+    inner = kind.value_type if _is_list(kind) else kind
+    return bool(
+        pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_boolean(inner) or pa.types.is_decimal(inner)
+    )
+
+
+def _check_numeric(table: Table, names: list[str], types: list[Any]) -> None:
+    wrong = [name for name, kind in zip(names, types, strict=True) if not _is_numeric(kind)]
+    if not wrong:
+        return
+    notes = (table.schema.field(name).metadata or {} for name in wrong)
+    found = next((f", for example {note[b'found'].decode()}" for note in notes if b"found" in note), "")
+    what = "column" if len(wrong) == 1 else "columns"
+    raise DataError(
+        f"Expected numbers in {table.name}, got text or dates in {what} {_listed(wrong)}{found}. Choose columns of numbers "
+        "with --columns, or name the one with labels with --label-column."
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:8]))
+    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
+
+
+def _numpy_dtype(kind: Any) -> np.dtype[Any]:
+    inner = kind.value_type if _is_list(kind) else kind
+    return np.dtype(np.float64) if pa.types.is_decimal(inner) else np.dtype(inner.to_pandas_dtype())
+
+
+def _width(column: Any) -> int:
+    if not _is_list(column.type):
+        return 1
+    if pa.types.is_fixed_size_list(column.type):
+        return int(column.type.list_size)
+    return int(pc.list_value_length(column)[0].as_py() or 0)
+
+
+def _block(
+    table: Table, names: list[str], columns: list[Any], widths: list[int], dtype: np.dtype[Any], first: int
+) -> NDArray[Any]:
+    """Columns of a batch side by side, (rows, features)."""
+    out = np.empty((sum(widths), len(columns[0])), dtype=dtype)  # columns are written whole, then turned
+    start = 0
+    for name, column, width in zip(names, columns, widths, strict=True):
+        values = _numbers(table, name, column, width, first)
+        with np.errstate(over="ignore"):
+            out[start : start + width] = values.T
+        start += width
+    if dtype.kind == "f" and not np.isfinite(out.sum(dtype=np.float64)) and not (good := np.isfinite(out)).all():
+        row = int(np.argmin(good.all(0)))
+        feature = int(np.argmin(good[:, row]))
+        name = names[int(np.searchsorted(np.cumsum(widths), feature, side="right"))]
+        what = "no number" if np.isnan(out[feature, row]) else "an infinite number"
+        raise DataError(_missing(table, name, what, first + row))
+    return np.ascontiguousarray(out.T)
+
+
+def _numbers(table: Table, name: str, column: Any, width: int, first: int) -> NDArray[Any]:
+    """One column as numbers, (rows, width)."""
+    n = len(column)
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise DataError(_missing(table, name, "no value", first + row))
+    if _is_list(column.type):
+        lengths = np.full(n, width) if pa.types.is_fixed_size_list(column.type) else pc.list_value_length(column).to_numpy()
+        if (lengths != width).any():
+            row = int(np.argmax(lengths != width))
+            raise DataError(
+                f"Expected lists of one length in column {name!r} of {table.name}, got {width} numbers in {table.where(0)} and "
+                f"{lengths[row]} in {table.where(first + row)}."
+            )
+        column = column.flatten()
+        if column.null_count:
+            row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))) // width
+            raise DataError(_missing(table, name, "no value", first + row))
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values.reshape(n, width)
+
+
+def _missing(table: Table, name: str, what: str, row: int) -> str:
+    return (
+        f"Expected a number in every row of column {name!r} of {table.name}, got {what} in {table.where(row)}. Drop or fill "
+        "such rows first, or choose other columns with --columns."
+    )
+
+
+def _labels(table: Table, column: Any, name: str, first: int) -> NDArray[Any]:
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise DataError(
+            f"Expected a label in every row of column {name!r} of {table.name}, got none in {table.where(first + row)}."
+        )
+    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
+        values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+        return values
+    return np.array([str(value) for value in column.to_pylist()])
+
+
+def arrow_source(data: Any) -> Source:
+    """Rows of a pyarrow Table."""
+    table = Table("the table", data.schema, lambda names: iter(data.select(names).to_batches(max_chunksize=1 << 14)))
+    return read_table(table).source
