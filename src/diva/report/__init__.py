@@ -1,1 +1,5 @@
 """What a run found, as one HTML file and as figures."""
+
+from diva.report.html import write_report
+
+__all__ = ["write_report"]
