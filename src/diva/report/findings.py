@@ -17,7 +17,7 @@ from diva.estimator import DIVA
 from diva.exceptions import ModelFileError, ReportError
 from diva.persistence import load
 from diva.report.lineage import Flow, survivors, trace
-from diva.report.palette import NEUTRAL, colour_of
+from diva.report.palette import BIRTHS, NEUTRAL, REMOVALS, colour_of
 from diva.report.pictures import to_pictures
 from diva.report.projection import Projection, project_run
 from diva.snapshot import Snapshot
@@ -40,17 +40,20 @@ class Difference:
     by : float
         Difference of the means, in standard deviations of the feature over all samples.
     mean, overall : float
-    nearest, drawn, least : float or None
+    nearest, drawn, least : float
         The feature of the member nearest the centre, of a generated one, of the least certain one.
+    decimals : int
+        How many are worth showing, by how much the feature varies.
     """
 
     feature: str
     by: float
     mean: float
     overall: float
-    nearest: float | None
-    drawn: float | None
-    least: float | None
+    nearest: float
+    drawn: float
+    least: float
+    decimals: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,6 +95,16 @@ class FoundCluster:
 
 
 @dataclass(frozen=True, eq=False)
+class Level:
+    """One way to tell samples apart: a word for it, the group of each sample, the names of the groups."""
+
+    word: str
+    title: str
+    groups: NDArray[np.int64]
+    names: list[str]
+
+
+@dataclass(frozen=True, eq=False)
 class Tree:
     """A dendrogram from left (leaves) to right.
 
@@ -99,15 +112,42 @@ class Tree:
     ----------
     leaves : tuple of int
         Positions of components, top to bottom.
-    brackets : tuple of (x, y, cluster or None)
-        Four points each: from one branch over to the other.
-    cut : float
-        Where the clusters were cut.
+    lines : tuple of (x, y, cluster or None)
+        Two points each, and the cluster that the branch is part of.
+    start, cut : float
+        Where leaves begin, and where the clusters were cut.
     """
 
     leaves: tuple[int, ...]
-    brackets: tuple[tuple[tuple[float, ...], tuple[float, ...], int | None], ...]
+    lines: tuple[tuple[tuple[float, float], tuple[float, float], int | None], ...]
+    start: float
     cut: float
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Moves of one sort over the epochs: when, how high to draw them, how many."""
+
+    name: str
+    symbol: str
+    colour: str
+    epochs: list[int]
+    levels: list[float]
+    counts: list[int]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What changed from epoch to epoch; None where there was none. Epochs are counted from 1."""
+
+    epochs: list[int]
+    components: list[int | None]
+    clusters: list[int | None]
+    bound: list[float]
+    validation_bound: list[float | None]
+    births: Moves
+    removals: Moves
+    top: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +204,7 @@ class Findings:
             n = self.model.n_features_in_
             return f"rows of {n:,} feature{'s' if n != 1 else ''}"
         channels, height, width = self.model._scaling.input_shape
-        return f"{'colour ' if channels >= 3 else ''}images of {height} × {width} pixels"
+        return f"{'colour ' if channels >= 3 else ''}images of {height} \u00d7 {width} pixels"
 
     @cached_property
     def feature_names(self) -> list[str]:
@@ -190,6 +230,11 @@ class Findings:
     def cluster_of(self) -> NDArray[np.int64]:
         """Cluster of each component."""
         return self.model.mixture_._groups(None)
+
+    @cached_property
+    def component_sizes(self) -> NDArray[np.int64]:
+        """Samples in each component, of all samples."""
+        return np.bincount(self.model.component_labels_, minlength=self.model.n_components_)
 
     def component_name(self, position: int) -> int:
         """The name that a component keeps through moves."""
@@ -222,6 +267,27 @@ class Findings:
         scaling = self.model._scaling
         low, high = (float((scaling.offset[0] + sign * scaling.unit[0]).item()) for sign in (-1, 1))
         return to_pictures(values, scaling.input_shape, scaling.channels_last, (low, high))
+
+    @cached_property
+    def levels(self) -> list[Level]:
+        """Clusters, components, and true classes if labels were given."""
+        snapshot = self.snapshot
+        names = [str(self.component_name(k)) for k in range(self.model.n_components_)]
+        levels = [
+            Level("cluster", "Clusters", snapshot.clusters, [str(k) for k in range(self.model.n_clusters_)]),
+            Level("component", "Components", snapshot.components, names),
+        ]
+        if snapshot.truth is not None and self.class_names:
+            levels.append(Level("class", "True classes", snapshot.truth, self.class_names))
+        return levels
+
+    def middles(self, level: Level) -> dict[int, NDArray[np.float32]]:
+        """For each group, the member on the map that is nearest to the middle of them: where its name is written."""
+        middles = {}
+        for group in np.unique(level.groups).tolist():
+            points = self.projection.points[level.groups == group]
+            middles[group] = points[np.square(points - np.median(points, axis=0)).sum(axis=1).argmin()]
+        return middles
 
     # --- clusters
 
@@ -271,6 +337,7 @@ class Findings:
                 nearest=float(self.rows[nearest[0], j]),
                 drawn=float(first_drawn[j]),
                 least=float(self.rows[least[0], j]),
+                decimals=int(np.clip(2 - np.round(np.log10(sd[j])), 0, 9)),
             )
             for j in np.argsort(-np.abs(by), kind="stable")[:N_FEATURES]
         )
@@ -308,25 +375,26 @@ class Findings:
             return None
         linkage, n = hierarchy.linkage(), hierarchy.n_components
         leaves = tuple(int(k) for k in leaves_list(linkage))
-        x, y = np.zeros(2 * n - 1), np.zeros(2 * n - 1)
+        start = max(0.0, float(linkage[:, 2].min()) - 0.15)  # nothing happens before
+        x, y = np.full(2 * n - 1, start), np.zeros(2 * n - 1)
         y[list(leaves)] = np.arange(n)
         cluster: list[int | None] = [int(k) for k in hierarchy.labels] + [None] * (n - 1)
-        brackets = []
+        lines: list[tuple[tuple[float, float], tuple[float, float], int | None]] = []
         for step, (left, right) in enumerate(hierarchy.merges):
             node = n + step
             x[node], y[node] = linkage[step, 2], (y[left] + y[right]) / 2
             cluster[node] = cluster[left] if cluster[left] == cluster[right] else None
-            across = (float(x[left]), float(x[node]), float(x[node]), float(x[right]))
-            brackets.append((across, (float(y[left]), float(y[left]), float(y[right]), float(y[right])), cluster[node]))
-        return Tree(leaves, tuple(brackets), 1 / (1 + hierarchy.resolution))
+            for side in (left, right):
+                lines.append(((float(x[side]), float(x[node])), (float(y[side]), float(y[side])), cluster[side]))
+            lines.append(((float(x[node]), float(x[node])), (float(y[left]), float(y[right])), cluster[node]))
+        return Tree(leaves, tuple(lines), start, 1 / (1 + hierarchy.resolution))
 
     @cached_property
     def flows(self) -> dict[str, Flow]:
         """Where components came from: title -> diagram; two if the final mixture was fitted anew."""
         model = self.model
         training, final = model._training_lineage, model.mixture_.lineage_
-        sizes = np.bincount(model.component_labels_, minlength=model.n_components_).astype(float)
-        ends = {self.component_name(k): max(float(sizes[k]), 0.5) for k in range(model.n_components_)}
+        ends = {self.component_name(k): max(float(self.component_sizes[k]), 0.5) for k in range(model.n_components_)}
         left = survivors(training)
         if not training or set(ends) & set(left):
             flows = {"From the first component to the final ones": trace([*training, *final], ends)}
@@ -343,6 +411,47 @@ class Findings:
         return colour_of(int(self.cluster_of[position[0]])) if len(position) else NEUTRAL
 
     # --- epochs
+
+    @cached_property
+    def curves(self) -> Curves:
+        """K, moves and the bound over the epochs."""
+        history = self.history
+        components = [record.n_components or None for record in history]
+        clusters = [record.n_clusters for record in history]
+        top = max(1, *(k or 0 for k in components), *(k or 0 for k in clusters))
+
+        def moves(name: str, symbol: str, colour: str, counts: list[int], shift: float) -> Moves:
+            moved = [i for i, n in enumerate(counts) if n]
+            levels = [max((components[i] or 0) + shift * top, 0.02 * top) for i in moved]
+            return Moves(name, symbol, colour, [history[i].epoch + 1 for i in moved], levels, [counts[i] for i in moved])
+
+        removed = [record.merges + record.deletes for record in history]
+        return Curves(
+            epochs=[record.epoch + 1 for record in history],
+            components=components,
+            clusters=clusters,
+            bound=[record.bound for record in history],
+            validation_bound=[record.validation_bound for record in history],
+            births=moves("births", "triangle-up", BIRTHS, [record.births for record in history], 0.06),
+            removals=moves("merges and deletions", "triangle-down", REMOVALS, removed, -0.06),
+            top=top,
+        )
+
+    @cached_property
+    def bound_range(self) -> tuple[float, float] | None:
+        """Where the bound spends its time, so that a few bad epochs do not flatten the rest; None without epochs."""
+        values = np.array([v for r in self.history for v in (r.bound, r.validation_bound) if v is not None])
+        if len(values) == 0:
+            return None
+        high, usual = float(values.max()), float(np.quantile(values, 0.1))
+        low = max(float(values.min()), usual - 2 * (high - usual))
+        pad = 0.08 * (high - low) or 1.0
+        return low - pad, high + pad
+
+    @cached_property
+    def n_below(self) -> int:
+        """Epochs whose bound is below that range."""
+        return 0 if self.bound_range is None else sum(r.bound < self.bound_range[0] for r in self.history)
 
     @cached_property
     def phases(self) -> list[tuple[str, int, int]]:

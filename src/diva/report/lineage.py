@@ -9,7 +9,7 @@ from diva.mixture.moves import MoveRecord
 
 MOVES = ("birth", "merge", "delete")
 MOST_ENDS = 40
-GAP = 0.35  # of the height of the diagram, between nodes
+GAP = 0.5  # of the height of the diagram, between nodes
 
 
 @dataclass
@@ -23,6 +23,7 @@ class Node:
     value: float = 0.0  # samples of the end that came through here
     x: float = 0.0
     y: float = 0.0
+    height: float = 0.0
 
 
 @dataclass
@@ -34,6 +35,9 @@ class Link:
     what: str
     record: MoveRecord
     value: float = 0.0
+    y0: float = 0.0  # upper edge where the band leaves its source
+    y1: float = 0.0  # and where it reaches its target
+    height: float = 0.0
 
 
 @dataclass
@@ -183,54 +187,68 @@ def _weigh(flow: Flow, ends: Mapping[int, float]) -> None:
 
 def _place(flow: Flow, n_moments: int) -> None:
     """Time from left to right, all ends at the right; families stay together, nodes of one moment apart."""
-    children: dict[int, list[int]] = {}
+    out_of: dict[int, list[Link]] = {}
     for link in flow.links:
-        children.setdefault(link.source, []).append(link.target)
+        out_of.setdefault(link.source, []).append(link)
+    order = _family_order(flow, out_of)
+    columns = [[node for i, node in enumerate(flow.nodes) if node.time == t and i in out_of] for t in range(n_moments + 1)]
+    n_rows = max(len(order), *(len(column) for column in columns))
+    gap = GAP / (n_rows - 1) if n_rows > 1 else 0.0
+    scale = (1 - GAP if n_rows > 1 else 1.0) / (sum(flow.nodes[i].value for i in order) or 1.0)
+    for node in flow.nodes:
+        node.height = node.value * scale
+    top = (1 - sum(flow.nodes[i].height for i in order) - gap * (len(order) - 1)) / 2
+    for i in order:
+        node = flow.nodes[i]
+        node.x, node.y = 1.0, top + node.height / 2
+        top += node.height + gap
+    for i in reversed(range(len(flow.nodes))):
+        if links := out_of.get(i):
+            weights = [max(link.value, 1e-9) for link in links]
+            flow.nodes[i].x = flow.nodes[i].time / (n_moments + 1)
+            middles = [flow.nodes[link.target].y for link in links]
+            flow.nodes[i].y = sum(w * y for w, y in zip(weights, middles, strict=True)) / sum(weights)
+    for column in columns:
+        _spread(sorted(column, key=lambda node: node.y), gap)
+    _attach(flow, scale)
+
+
+def _family_order(flow: Flow, out_of: Mapping[int, Sequence[Link]]) -> list[int]:
+    """Nodes that nothing comes from, so that those of one family are beside each other; the largest family first."""
+    has_parent = {link.target for link in flow.links}
+    stack = [i for i in range(len(flow.nodes)) if i not in has_parent]
+    stack.sort(key=lambda i: flow.nodes[i].value)
     order: list[int] = []
     seen: set[int] = set()
-    has_parent = {link.target for link in flow.links}
-    stack = [i for i in reversed(range(len(flow.nodes))) if i not in has_parent]
-    stack.sort(key=lambda i: flow.nodes[i].value)  # the largest family on top
     while stack:
         i = stack.pop()
         if i in seen:
             continue
         seen.add(i)
-        if not children.get(i):
+        if i not in out_of:
             order.append(i)
-        stack.extend(reversed(children.get(i, [])))
-    total = sum(flow.nodes[i].value for i in order) or 1.0
-    gap = GAP / max(1, len(order) - 1)
-    scale = (1 - GAP if len(order) > 1 else 1.0) / total
-    top = 0.0
-    for i in order:
-        node = flow.nodes[i]
-        node.x, node.y = 1.0, top + node.value * scale / 2
-        top += node.value * scale + gap
-    for i in reversed(range(len(flow.nodes))):
-        node, out = flow.nodes[i], [link for link in flow.links if link.source == i]
-        if out:
-            weight = sum(link.value for link in out)
-            node.x = node.time / (n_moments + 1)
-            node.y = (
-                sum(link.value * flow.nodes[link.target].y for link in out) / weight
-                if weight > 0
-                else sum(flow.nodes[link.target].y for link in out) / len(out)
-            )
-    for moment in range(n_moments + 1):
-        column = [node for i, node in enumerate(flow.nodes) if node.time == moment and children.get(i)]
-        _spread(sorted(column, key=lambda node: node.y), scale, gap)
+        stack.extend(link.target for link in reversed(out_of.get(i, ())))
+    return order
 
 
-def _spread(column: Sequence[Node], scale: float, gap: float) -> None:
+def _spread(column: Sequence[Node], gap: float) -> None:
     """Push nodes of one column apart, downwards and then back up if they leave the diagram."""
     floor = 0.0
     for node in column:
-        half = node.value * scale / 2
-        node.y = max(node.y, floor + half)
-        floor = node.y + half + gap
+        node.y = max(node.y, floor + node.height / 2)
+        floor = node.y + node.height / 2 + gap
     ceiling = 1.0
     for node in reversed(column):
-        half = node.value * scale / 2
-        node.y = min(node.y, ceiling - half)
-        ceiling = node.y - half - gap
+        node.y = min(node.y, ceiling - node.height / 2)
+        ceiling = node.y - node.height / 2 - gap
+
+
+def _attach(flow: Flow, scale: float) -> None:
+    """Let bands leave and reach their nodes in the order of where they go and come from, so that they do not cross."""
+    nodes = flow.nodes
+    left, right = ([node.y - node.height / 2 for node in nodes] for _ in range(2))
+    for link in sorted(flow.links, key=lambda link: nodes[link.target].y):
+        link.height = link.value * scale
+        link.y0, left[link.source] = left[link.source], left[link.source] + link.height
+    for link in sorted(flow.links, key=lambda link: nodes[link.source].y):
+        link.y1, right[link.target] = right[link.target], right[link.target] + link.height

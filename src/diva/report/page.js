@@ -36,18 +36,23 @@
   };
   const ids = Object.keys(data.plots);
   for (const id of ids) {
-    const { data: traces, layout } = data.plots[id];
-    await Plotly.newPlot(id, traces, withBase(layout), config);
+    const { data: traces, layout, narrow = {} } = data.plots[id];
+    const whole = withBase(layout);
+    if (document.getElementById(id).clientWidth < 560) {
+      for (const [name, patch] of Object.entries(narrow)) Object.assign(whole[name], patch);
+      for (const note of whole.annotations ?? []) note.font = { ...note.font, size: 10 };
+    }
+    await Plotly.newPlot(id, traces, whole, config);
   }
 
   // --- the map
   const map = data.map, box = document.getElementById("map"), card = document.getElementById("card");
   const said = document.getElementById("said");
-  const hasGl = (() => {
-    try { return !!document.createElement("canvas").getContext("webgl"); } catch { return false; }
-  })();
   const plain = (text) => String(text).replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
   const n = map.x.length;
+  const useGl = n > 2000 && (() => {
+    try { return !!document.createElement("canvas").getContext("webgl"); } catch { return false; }
+  })();
   const size = n > 5000 ? 4 : n > 1000 ? 5 : 8;
   let key = Object.keys(map.levels)[0];
   let members = [];
@@ -57,7 +62,7 @@
     members = level.names.map(() => []);
     level.groups.forEach((group, i) => members[group].push(i));
     const traces = members.map((index, group) => ({
-      type: hasGl && n > 2000 ? "scattergl" : "scatter", mode: "markers", name: plain(level.names[group]), hoverinfo: "none",
+      type: useGl ? "scattergl" : "scatter", mode: "markers", name: plain(level.names[group]), hoverinfo: "none",
       x: index.map((i) => map.x[i]), y: index.map((i) => map.y[i]), customdata: index, visible: index.length > 0,
       marker: { color: level.colours[group], symbol: level.symbols[group], size, opacity: n > 2000 ? 0.65 : 0.8, line: { width: 0 } },
     }));
@@ -74,7 +79,7 @@
       const pad = 0.04 * (high - low) || 1;
       return [low - pad, high + pad];
     };
-    const bare = { showticklabels: false, showgrid: false, ticks: "", fixedrange: coarse };
+    const bare = { showticklabels: false, showgrid: false, showline: false, ticks: "", fixedrange: coarse };
     const layout = withBase({
       height: narrow ? Math.min(box.clientWidth, 460) + (legend ? 90 : 0) : 600, hovermode: "closest", dragmode: coarse ? false : "zoom",
       showlegend: legend, margin: { l: 4, r: 4, t: 4, b: 4 }, annotations, uirevision: "same",

@@ -27,6 +27,10 @@ MARKERS = {
 }  # the same shapes as matplotlib calls them
 NEUTRAL = "#8a8f98"
 INK = "#1f2933"
+COMPONENTS, CLUSTERS = "#0072B2", "#D55E00"  # K of the one and of the other, over the epochs
+BIRTHS, REMOVALS = "#009E73", "#882255"
+FIRST_BOUND, SECOND_BOUND = "#332288", "#E69F00"
+PHASE_TINTS = {"warm-up": "#f4ecdb", "coupled": "#e6eef7", "sharpening": "#e7f3ec"}
 
 
 def colour_of(number: int) -> str:

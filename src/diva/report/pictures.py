@@ -41,7 +41,8 @@ def to_pictures(
     if not channels_last:
         pictures = pictures.transpose(0, 2, 3, 1)
     pictures = pictures[..., :3] if channels >= 3 else pictures.mean(axis=-1)
-    return (np.clip((pictures - low) / max(high - low, 1e-12), 0, 1) * 255).round().astype(np.uint8)
+    in_bytes: NDArray[np.uint8] = (np.clip((pictures - low) / max(high - low, 1e-12), 0, 1) * 255).round().astype(np.uint8)
+    return in_bytes
 
 
 def data_uri(content: bytes, kind: str) -> str:

@@ -62,7 +62,7 @@ def project(codes: NDArray[np.float32], method: str = "auto") -> Projection:
     if method == "pca":
         points = PCA(n_components=2, random_state=0).fit_transform(spread)
     elif method == "umap":
-        from umap import UMAP
+        from umap import UMAP  # type: ignore[import-not-found, unused-ignore]
 
         points = UMAP(n_neighbors=min(15, len(codes) - 1), random_state=0, n_jobs=1).fit_transform(spread)
     else:
