@@ -258,9 +258,15 @@ class Findings:
     def unusual(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Features in which each row differs most from the mean, and their values, both (m, at most 5)."""
         mean, sd = self.moments
-        score = np.abs((self.rows - mean) / sd)
-        top = np.argsort(-score, axis=1, kind="stable")[:, :N_ROW_FEATURES]
-        return top, np.take_along_axis(self.rows, top, axis=1)
+        parts = []
+        for rows in np.array_split(self.rows, max(1, self.rows.size >> 22)):  # wide rows, some at a time
+            score = -np.abs((rows - mean) / sd)
+            n_top = min(N_ROW_FEATURES, score.shape[1])
+            top = np.argpartition(score, n_top - 1, axis=1)[:, :n_top]
+            order = np.argsort(np.take_along_axis(score, top, axis=1), axis=1, kind="stable")
+            parts.append(np.take_along_axis(top, order, axis=1))
+        which = np.concatenate(parts)
+        return which, np.take_along_axis(self.rows, which, axis=1)
 
     def pictures(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         """Samples that are images, as bytes."""
@@ -478,7 +484,7 @@ def read_findings(run: str | os.PathLike[str], *, projection: str = "auto", mode
     Parameters
     ----------
     run : str or path-like
-    projection : {"auto", "tsne", "umap", "pca"}
+    projection : {"auto", "tsne", "umap", "pca", "codes"}
         How the map is made.
     model : DIVA, optional
         The fitted model, if it has networks of your own: its file holds their weights, not their code.

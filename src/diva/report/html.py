@@ -39,7 +39,7 @@ def write_report(
         Folder of a finished run with a snapshot of its data, as ``diva fit`` makes it.
     out : str or path-like, optional
         The file to write; ``report.html`` in the run's folder by default.
-    projection : {"auto", "tsne", "umap", "pca"}
+    projection : {"auto", "tsne", "umap", "pca", "codes"}
         How codes are laid out on the map; the result is kept in the run's folder. "auto" takes UMAP if umap-learn is
         installed, else t-SNE.
     model : DIVA, optional

@@ -84,7 +84,7 @@
       height: narrow ? Math.min(box.clientWidth, 460) + (legend ? 90 : 0) : 600, hovermode: "closest", dragmode: coarse ? false : "zoom",
       showlegend: legend, margin: { l: 4, r: 4, t: 4, b: 4 }, annotations, uirevision: "same",
       legend: {
-        itemsizing: "constant", title: { text: level.title.toLowerCase() + "  " }, font: { size: 12 },
+        itemsizing: "constant", title: { text: narrow ? "" : level.title.toLowerCase() }, font: { size: 12 },
         ...(narrow ? { orientation: "h", y: -0.02, x: 0, yanchor: "top" } : {}),
       },
       xaxis: { ...bare, range: span(map.x) }, yaxis: { ...bare, range: span(map.y) },

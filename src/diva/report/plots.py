@@ -348,6 +348,7 @@ def errors_plot(findings: Findings) -> Plot:
     """How much of each feature reconstruction loses, the worst first."""
     errors = findings.feature_errors
     order = np.argsort(-errors, kind="stable")[:MOST_BARS]
+    widest = max(0.2, float(errors.max()))
     bars = {
         "type": "bar",
         "orientation": "h",
@@ -367,7 +368,7 @@ def errors_plot(findings: Findings) -> Plot:
             "xaxis": {
                 "title": {"text": "share of the variance that is lost"},
                 "tickformat": ".0%",
-                "range": [0, 1.2 * max(0.2, float(errors.max()))],
+                "range": [0, 1.2 * widest],
                 "nticks": 6,
             },
             "yaxis": {
@@ -378,6 +379,10 @@ def errors_plot(findings: Findings) -> Plot:
                 "ticklen": 4,
                 "showgrid": False,
             },
+        },
+        "narrow": {
+            "xaxis": {"range": [0, 1.5 * widest], "nticks": 4, "title": {"text": "variance lost"}},
+            "yaxis": {"ticktext": [escape(clipped(findings.feature_names[j], 18)) for j in order]},
         },
     }
 

@@ -48,8 +48,9 @@ def project(codes: NDArray[np.float32], method: str = "auto") -> Projection:
     Parameters
     ----------
     codes : array of shape (m, D)
-    method : {"auto", "tsne", "umap", "pca"}
-        "auto" shows codes of one or two numbers as they are, else takes UMAP if umap-learn is installed, or t-SNE.
+    method : {"auto", "tsne", "umap", "pca", "codes"}
+        "codes" shows their first two numbers as they are. "auto" does so if there are no more, else takes UMAP if umap-learn is
+        installed, or t-SNE.
     """
     method = _resolve(codes, method)
     spread = codes - codes.mean(axis=0)
@@ -88,7 +89,7 @@ def project_run(run: Path, codes: NDArray[np.float32], method: str = "auto") -> 
 
 
 def _resolve(codes: NDArray[np.float32], method: str) -> str:
-    choices = ("auto", "tsne", "umap", "pca")
+    choices = ("auto", *METHODS)
     if method not in choices:
         raise ValueError(f"projection should be one of {', '.join(map(repr, choices))}, got {method!r}.")
     if method == "umap" and find_spec("umap") is None:
