@@ -263,7 +263,7 @@ def _anndata(data: Any) -> Source:
         values = data.X
     except Exception as error:  # versions of anndata and scipy that do not fit each other
         raise DataError(
-            "X of the AnnData object cannot be read by the anndata that is installed. Read the file into memory first, or pass X."
+            "X of the AnnData object cannot be read by the anndata that is installed. Read the file into memory, or pass X."
         ) from error
     if values is None:
         raise DataError(

@@ -61,10 +61,13 @@ def test_rows_of_a_sparse_matrix_are_as_small_as_they_can_be(dtype, expected):
     assert_like(source, values)
 
 
-def test_sparse_rows_give_the_same_model():
-    model, same = DIVA(**TINY).fit(sparse.csr_array(ROWS)), DIVA(**TINY).fit(ROWS)
+@pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array"])
+def test_sparse_rows_give_the_same_model(kind):
+    data = getattr(sparse, kind)(ROWS)
+    model, same = DIVA(**TINY).fit(data), DIVA(**TINY).fit(ROWS)
     np.testing.assert_array_equal(model.labels_, same.labels_)
-    np.testing.assert_array_equal(model.transform(sparse.coo_matrix(ROWS)), same.transform(ROWS))
+    for method in ("transform", "predict", "predict_proba", "score_samples"):
+        np.testing.assert_array_equal(getattr(model, method)(data), getattr(same, method)(ROWS))
     assert model.n_features_in_ == 5
 
 
@@ -147,6 +150,15 @@ def test_other_objects_are_left_alone():
     assert source_from_object(ROWS) is None
     assert source_from_object([[1, 2]]) is None
     assert source_from_object(frame()) is None
+
+
+# --- large indices
+
+
+def test_sparse_rows_with_large_indices():
+    data = sparse.csr_array(ROWS)
+    data.indices, data.indptr = data.indices.astype(np.int64), data.indptr.astype(np.int64)
+    assert_like(SparseSource(data), ROWS)
 
 
 # --- AnnData
