@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,7 @@ def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
 
 def _open_named(estimator: Any, name: str | os.PathLike[str], reset: bool) -> Source:
     """A path, or the name of a data set that is known."""
-    is_word = isinstance(name, str) and name != "" and Path(name).name == name and not Path(name).suffix
-    if not is_word or Path(name).exists():
+    if not isinstance(name, str) or not re.fullmatch(r"[\w-]{1,100}", name) or Path(name).exists():
         return _open_found(estimator, open_path(name).source, reset)
     try:
         catalog = importlib.import_module("diva.data.catalog")
