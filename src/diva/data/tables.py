@@ -86,6 +86,7 @@ def read_table(table: Table, columns: Sequence[str] | None = None, label_column:
         n_rows += batch.num_rows
     if spool is None:
         raise DataError(f"Expected samples in {table.name}, got a table without rows.")
+    pa.default_memory_pool().release_unused()  # it would keep what it needed for reading
     feature_names = [
         name if width == 1 else f"{name}[{i}]" for name, width in zip(names, widths, strict=True) for i in range(width)
     ]
