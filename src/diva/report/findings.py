@@ -424,7 +424,7 @@ class Findings:
         history = self.history
         components = [record.n_components or None for record in history]
         clusters = [record.n_clusters for record in history]
-        top = max(1, *(k or 0 for k in components), *(k or 0 for k in clusters))
+        top = max([1, *(k or 0 for k in (*components, *clusters))])
 
         def moves(name: str, symbol: str, colour: str, counts: list[int], shift: float) -> Moves:
             moved = [i for i, n in enumerate(counts) if n]

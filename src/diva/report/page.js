@@ -39,7 +39,7 @@
     const { data: traces, layout, narrow = {} } = data.plots[id];
     const whole = withBase(layout);
     if (document.getElementById(id).clientWidth < 560) {
-      for (const [name, patch] of Object.entries(narrow)) Object.assign(whole[name], patch);
+      for (const [name, patch] of Object.entries(narrow)) whole[name] = patch instanceof Object ? { ...whole[name], ...patch } : patch;
       for (const note of whole.annotations ?? []) note.font = { ...note.font, size: 10 };
     }
     await Plotly.newPlot(id, traces, whole, config);

@@ -47,14 +47,14 @@ def sizes_plot(findings: Findings) -> Plot:
     }
     confidence = {
         "x": [round(c.confidence, 4) for c in clusters],
-        "text": [percent(c.confidence) for c in clusters],
+        "text": [percent(c.confidence).replace("over ", ">") for c in clusters],
         "xaxis": "x2",
         "hovertemplate": "%{y}: mean confidence %{x:.3f}<extra></extra>",
     }
     return {
         "data": [bar | sizes, bar | confidence],
         "layout": {
-            "height": rows_height(len(clusters), 24),
+            "height": rows_height(len(clusters), 24 if len(clusters) <= 40 else 15),
             "yaxis": {"autorange": "reversed", "automargin": True, "type": "category", "ticklen": 4, "showgrid": False},
             "xaxis": {
                 "title": {"text": "samples"},
@@ -65,7 +65,7 @@ def sizes_plot(findings: Findings) -> Plot:
             "xaxis2": {
                 "title": {"text": "mean confidence"},
                 "domain": [0.58, 1],
-                "range": [0, 1.36],
+                "range": [0, 1.4],
                 "tickvals": [0, 0.5, 1],
                 "ticktext": ["0 %", "50 %", "100 %"],
             },
@@ -242,8 +242,8 @@ def epochs_plot(findings: Findings) -> Plot:
             "height": 470,
             "hovermode": "x unified",
             "showlegend": True,
-            "margin": {"t": 26, "b": 90},
-            "legend": {"orientation": "h", "y": -0.14, "x": 0, "yanchor": "top"},
+            "margin": {"t": 26, "b": 86},
+            "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
             "xaxis": {
                 "title": {"text": "epoch", "standoff": 4},
                 "anchor": "y2",
@@ -268,6 +268,7 @@ def epochs_plot(findings: Findings) -> Plot:
                 for phase, first, _ in findings.phases
             ],
         },
+        "narrow": {"height": 540, "margin": {"t": 26, "b": 166}},
     }
 
 
