@@ -30,7 +30,7 @@ MOST_CELLS = 900  # of a contingency table that is annotated
 
 def sizes_plot(findings: Findings) -> Plot:
     """Samples and mean confidence of each cluster, as bars side by side."""
-    clusters = findings.clusters
+    clusters = findings.filled
     largest = max(1, *(c.size for c in clusters), 0)
     bar = {
         "type": "bar",
@@ -55,7 +55,15 @@ def sizes_plot(findings: Findings) -> Plot:
         "data": [bar | sizes, bar | confidence],
         "layout": {
             "height": rows_height(len(clusters), 24 if len(clusters) <= 40 else 15),
-            "yaxis": {"autorange": "reversed", "automargin": True, "type": "category", "ticklen": 4, "showgrid": False},
+            "yaxis": {
+                "autorange": "reversed",
+                "automargin": True,
+                "type": "category",
+                "dtick": 1,
+                "ticklen": 4,
+                "showgrid": False,
+            }
+            | ({} if len(clusters) <= 40 else {"tickfont": {"size": 10}}),
             "xaxis": {
                 "title": {"text": "samples"},
                 "domain": [0, 0.52],
@@ -108,13 +116,14 @@ def contingency_plot(findings: Findings) -> Plot:
         "showscale": False,
         "hovertemplate": "cluster %{x}, %{customdata}<br>%{z:.1%} of the cluster<extra></extra>",
     }
-    if counts.size <= MOST_CELLS:
+    is_small = counts.size <= MOST_CELLS
+    if is_small:
         text = [[f"{n:,}" if n else "" for n in line] for line in counts.tolist()]
         heat |= {"text": text, "texttemplate": "%{text}", "textfont": {"size": 12}}
     return {
         "data": [heat],
         "layout": {
-            "height": rows_height(len(names), 30),
+            "height": rows_height(len(names), 30 if is_small else 11),
             "xaxis": {"title": {"text": "cluster"}, "type": "category", "automargin": True, "showgrid": False, "tickangle": 0},
             "yaxis": {
                 "title": {"text": "class", "standoff": 8},
@@ -124,6 +133,7 @@ def contingency_plot(findings: Findings) -> Plot:
                 "automargin": True,
                 "showgrid": False,
                 "ticklen": 4,
+                "tickfont": {"size": 13 if is_small else 9},
             },
         },
     }
