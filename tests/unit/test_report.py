@@ -15,8 +15,8 @@ from diva.exceptions import ModelFileError, ReportError
 from diva.mixture.moves import MoveRecord
 from diva.report import write_figures, write_report
 from diva.report.findings import read_findings
-from diva.report.html import to_json
 from diva.report.lineage import survivors, trace
+from diva.report.page import to_json
 from diva.report.palette import COLOURS, colour_of, symbol_of, text_on
 from diva.report.panels import _image_card, _table_card
 from diva.report.pictures import make_sheet, to_pictures
