@@ -29,6 +29,10 @@ class ModelFileError(ValueError):
     """A saved model is damaged, of another version, or not a model at all."""
 
 
+class ReportError(ValueError):
+    """A folder does not hold what a report is made from."""
+
+
 class ComponentLimitWarning(UserWarning):
     """A fit reached ``max_components`` and could not go on growing."""
 

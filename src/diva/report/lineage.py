@@ -1,0 +1,254 @@
+"""Which components the final ones came from, as a flow from left to right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from diva.mixture.moves import MoveRecord
+
+MOVES = ("birth", "merge", "delete")
+MOST_ENDS = 40
+GAP = 0.5  # of the height of the diagram, between nodes
+
+
+@dataclass
+class Node:
+    """A component between two moves."""
+
+    component: int
+    mass: float  # when the move that made it was accepted
+    time: int  # which of the moves' moments, 0 before the first
+    is_end: bool = False
+    value: float = 0.0  # samples of the end that came through here
+    x: float = 0.0
+    y: float = 0.0
+    height: float = 0.0
+
+
+@dataclass
+class Link:
+    """A component that went on, was born from another, or went into another."""
+
+    source: int
+    target: int
+    what: str
+    record: MoveRecord
+    value: float = 0.0
+    y0: float = 0.0  # upper edge where the band leaves its source
+    y1: float = 0.0  # and where it reaches its target
+    height: float = 0.0
+
+
+@dataclass
+class Flow:
+    """A flow diagram; x and y of the nodes' centres are from 0 to 1, y downwards.
+
+    Attributes
+    ----------
+    nodes, links
+    n_moves : int
+        Moves on record.
+    n_shown : int
+        Of them, those in the diagram: the others were about components that led nowhere.
+    n_light, n_unmoved : int
+        Components of the end that are left out because they are light, or because no move was about them.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    n_moves: int = 0
+    n_shown: int = 0
+    n_light: int = 0
+    n_unmoved: int = 0
+
+    @property
+    def ends(self) -> list[Node]:
+        """The components that are left, top to bottom."""
+        return sorted((node for node in self.nodes if node.is_end), key=lambda node: node.y)
+
+
+def survivors(records: Iterable[MoveRecord]) -> dict[int, float]:
+    """Components that are left after some moves, and their mass when last moved."""
+    masses: dict[int, float] = {}
+    for record in records:
+        for parent in record.parents:
+            masses.pop(parent, None)
+        masses |= dict(zip(record.children, record.masses, strict=True))
+    return masses
+
+
+def trace(records: Sequence[MoveRecord], ends: Mapping[int, float]) -> Flow:
+    """Follow components back to where they came from.
+
+    Components that were born and vanished again without giving birth to any that stayed are left out; so are the lightest
+    ones where there are too many to be read.
+
+    Parameters
+    ----------
+    records : sequence of MoveRecord
+        In order.
+    ends : mapping from component id to mass
+        The components that are left.
+    """
+    records = [record for record in records if record.accepted and record.move in MOVES]
+    n_ends = len(ends)
+    heaviest = sorted(ends, key=lambda component: -ends[component])[:MOST_ENDS]
+    ends = {component: mass for component, mass in ends.items() if component in set(heaviest)}
+    kept = _ancestors(records, ends)
+    flow = Flow(n_moves=len(records), n_light=n_ends - len(ends))
+    current: dict[int, int] = {}  # component id -> its node now
+    moments: list[tuple[int | None, int]] = []
+
+    def node_of(component: int, mass: float) -> int:
+        if component not in current:
+            flow.nodes.append(Node(component, mass, time=0))
+            current[component] = len(flow.nodes) - 1
+        return current[component]
+
+    for record in records:
+        parents, children = ([c for c in side if c in kept] for side in (record.parents, record.children))
+        is_shown = bool(set(children) - set(parents)) if record.move == "birth" else len(parents) == len(record.parents)
+        if not parents or not children or not is_shown:
+            continue
+        flow.n_shown += 1
+        if not moments or moments[-1] != (record.epoch, record.lap):
+            moments.append((record.epoch, record.lap))
+        masses = dict(zip(record.children, record.masses, strict=True))
+        sources = {p: node_of(p, sum(record.masses)) for p in parents}
+        stayed = {c: node_of(c, masses[c]) for c in children if record.move == "delete"}
+        for child in children:
+            flow.nodes.append(Node(child, masses[child], time=len(moments)))
+            target = current[child] = len(flow.nodes) - 1
+            for parent, source in (sources | ({child: stayed[child]} if stayed else {})).items():
+                what = "went on" if parent == child else "born from" if record.move == "birth" else "went into"
+                flow.links.append(Link(source, target, what, record))
+    for component in ends:
+        if component in current:
+            flow.nodes[current[component]].is_end = True
+        else:
+            flow.n_unmoved += 1
+    _drop_dead_ends(flow)
+    _weigh(flow, ends)
+    _place(flow, len(moments))
+    return flow
+
+
+def _drop_dead_ends(flow: Flow) -> None:
+    """Leave out what nothing that stayed came from; a node is made before those that come from it."""
+    alive = [node.is_end for node in flow.nodes]
+    for link in reversed(flow.links):
+        alive[link.source] = alive[link.source] or alive[link.target]
+    position = {old: new for new, old in enumerate(i for i, is_alive in enumerate(alive) if is_alive)}
+    flow.nodes = [node for node, is_alive in zip(flow.nodes, alive, strict=True) if is_alive]
+    flow.links = [
+        Link(position[link.source], position[link.target], link.what, link.record)
+        for link in flow.links
+        if link.target in position
+    ]
+
+
+def _ancestors(records: Iterable[MoveRecord], ends: Mapping[int, float]) -> set[int]:
+    """Ids of the ends and of all they were born from."""
+    born_from = {
+        child: record.parents[0]
+        for record in records
+        if record.move == "birth"
+        for child in record.children
+        if child not in record.parents
+    }
+    kept: set[int] = set()
+    for component in ends:
+        ancestor: int | None = component
+        while ancestor is not None and ancestor not in kept:
+            kept.add(ancestor)
+            ancestor = born_from.get(ancestor)
+    return kept
+
+
+def _weigh(flow: Flow, ends: Mapping[int, float]) -> None:
+    """Let the samples of the ends flow back; links into one node share its value by the masses of their sources."""
+    into: dict[int, list[Link]] = {}
+    out_of: dict[int, list[Link]] = {}
+    for link in flow.links:
+        into.setdefault(link.target, []).append(link)
+        out_of.setdefault(link.source, []).append(link)
+    for i in reversed(range(len(flow.nodes))):
+        node = flow.nodes[i]
+        node.value = sum(link.value for link in out_of.get(i, ()))
+        if node.is_end:
+            node.value += max(ends[node.component], 0.0)
+        links = into.get(i, [])
+        masses = [flow.nodes[link.source].mass / len(out_of[link.source]) for link in links]
+        total = sum(masses)
+        for link, mass in zip(links, masses, strict=True):
+            link.value = node.value * (mass / total if total > 0 else 1 / len(links))
+
+
+def _place(flow: Flow, n_moments: int) -> None:
+    """Time from left to right, all ends at the right; families stay together, nodes of one moment apart."""
+    out_of: dict[int, list[Link]] = {}
+    for link in flow.links:
+        out_of.setdefault(link.source, []).append(link)
+    order = _family_order(flow, out_of)
+    columns = [[node for i, node in enumerate(flow.nodes) if node.time == t and i in out_of] for t in range(n_moments + 1)]
+    n_rows = max(len(order), *(len(column) for column in columns))
+    gap = GAP / (n_rows - 1) if n_rows > 1 else 0.0
+    scale = (1 - GAP if n_rows > 1 else 1.0) / (sum(flow.nodes[i].value for i in order) or 1.0)
+    for node in flow.nodes:
+        node.height = node.value * scale
+    top = (1 - sum(flow.nodes[i].height for i in order) - gap * (len(order) - 1)) / 2
+    for i in order:
+        node = flow.nodes[i]
+        node.x, node.y = 1.0, top + node.height / 2
+        top += node.height + gap
+    for i in reversed(range(len(flow.nodes))):
+        if links := out_of.get(i):
+            weights = [max(link.value, 1e-9) for link in links]
+            flow.nodes[i].x = flow.nodes[i].time / (n_moments + 1)
+            middles = [flow.nodes[link.target].y for link in links]
+            flow.nodes[i].y = sum(w * y for w, y in zip(weights, middles, strict=True)) / sum(weights)
+    for column in columns:
+        _spread(sorted(column, key=lambda node: node.y), gap)
+    _attach(flow, scale)
+
+
+def _family_order(flow: Flow, out_of: Mapping[int, Sequence[Link]]) -> list[int]:
+    """Nodes that nothing comes from, so that those of one family are beside each other; the largest family first."""
+    has_parent = {link.target for link in flow.links}
+    stack = [i for i in range(len(flow.nodes)) if i not in has_parent]
+    stack.sort(key=lambda i: flow.nodes[i].value)
+    order: list[int] = []
+    seen: set[int] = set()
+    while stack:
+        i = stack.pop()
+        if i in seen:
+            continue
+        seen.add(i)
+        if i not in out_of:
+            order.append(i)
+        stack.extend(link.target for link in reversed(out_of.get(i, ())))
+    return order
+
+
+def _spread(column: Sequence[Node], gap: float) -> None:
+    """Push nodes of one column apart, downwards and then back up if they leave the diagram."""
+    floor = 0.0
+    for node in column:
+        node.y = max(node.y, floor + node.height / 2)
+        floor = node.y + node.height / 2 + gap
+    ceiling = 1.0
+    for node in reversed(column):
+        node.y = min(node.y, ceiling - node.height / 2)
+        ceiling = node.y - node.height / 2 - gap
+
+
+def _attach(flow: Flow, scale: float) -> None:
+    """Let bands leave and reach their nodes in the order of where they go and come from, so that they do not cross."""
+    nodes = flow.nodes
+    left, right = ([node.y - node.height / 2 for node in nodes] for _ in range(2))
+    for link in sorted(flow.links, key=lambda link: nodes[link.target].y):
+        link.height = link.value * scale
+        link.y0, left[link.source] = left[link.source], left[link.source] + link.height
+    for link in sorted(flow.links, key=lambda link: nodes[link.source].y):
+        link.y1, right[link.target] = right[link.target], right[link.target] + link.height

@@ -1,0 +1,60 @@
+"""Colours that colour-blind people can tell apart; where there are more groups than colours, shapes differ too."""
+
+from __future__ import annotations
+
+COLOURS = (
+    "#0072B2",  # blue
+    "#E69F00",  # orange
+    "#009E73",  # green
+    "#D55E00",  # vermilion
+    "#CC79A7",  # pink
+    "#56B4E9",  # sky
+    "#882255",  # wine
+    "#999933",  # olive
+    "#332288",  # indigo
+    "#767676",  # grey
+)
+SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x", "star", "triangle-down")
+MARKERS = {
+    "circle": "o",
+    "diamond": "D",
+    "square": "s",
+    "triangle-up": "^",
+    "cross": "P",
+    "x": "X",
+    "star": "*",
+    "triangle-down": "v",
+}  # the same shapes as matplotlib calls them
+NEUTRAL = "#8a8f98"
+INK = "#1f2933"
+COMPONENTS, CLUSTERS = "#0072B2", "#D55E00"  # K of the one and of the other, over the epochs
+BIRTHS, REMOVALS = "#009E73", "#882255"
+FIRST_BOUND, SECOND_BOUND = "#332288", "#E69F00"
+PHASE_TINTS = {"warm-up": "#f4ecdb", "coupled": "#e6eef7", "sharpening": "#e7f3ec"}
+
+
+def colour_of(number: int) -> str:
+    """Colour of a group."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def symbol_of(number: int) -> str:
+    """Shape of a group's points, another one each time the colours are used up."""
+    return SYMBOLS[(number // len(COLOURS)) % len(SYMBOLS)]
+
+
+def text_on(colour: str) -> str:
+    """Black or white, whichever is read more easily on a colour."""
+    red, green, blue = (_linear(int(colour[i : i + 2], 16) / 255) for i in (1, 3, 5))
+    luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    return "#ffffff" if 1.05 / (luminance + 0.05) >= (luminance + 0.05) / 0.05 else "#000000"
+
+
+def faded(colour: str, opacity: float) -> str:
+    """The same colour, see-through."""
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity:g})"
+
+
+def _linear(part: float) -> float:
+    return float(part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4)

@@ -1,0 +1,470 @@
+"""The parts of the page: each is some HTML and the plots in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diva.report.findings import Findings, FoundCluster
+from diva.report.lineage import Flow
+from diva.report.palette import colour_of, symbol_of, text_on
+from diva.report.pictures import make_sheet, png_uri
+from diva.report.plots import (
+    MOST_BARS,
+    Plot,
+    contingency_plot,
+    epochs_plot,
+    errors_plot,
+    flow_plot,
+    sizes_plot,
+    tree_plot,
+)
+from diva.report.words import count, date, duration, escape, number, percent, plain
+
+MOST_CLUSTERS = 60  # galleries on one page
+
+METRICS = {
+    "acc_one_to_one": (
+        "One-to-one accuracy",
+        "Each cluster stands for at most one class and each class for at most one cluster. The strictest, and the headline.",
+    ),
+    "acc_majority": (
+        "Majority accuracy",
+        "Each cluster takes its largest class, however often. Also known as purity; easy to raise with many clusters.",
+    ),
+    "acc_three_to_one": ("Three-to-one accuracy", "As one-to-one, but up to three clusters may share a class."),
+    "nmi": (
+        "Normalized mutual information (NMI)",
+        "How much clusters tell about classes and classes about clusters, from 0 to 1.",
+    ),
+    "ari": (
+        "Adjusted Rand index (ARI)",
+        "Pairs of samples that both put together or both keep apart; 0 is chance, 1 is perfect.",
+    ),
+    "ami": ("Adjusted mutual information (AMI)", "Mutual information less what chance would give; 0 is chance, 1 is perfect."),
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A section of the page.
+
+    Attributes
+    ----------
+    name : str
+        Its anchor.
+    title : str
+    body : str
+        HTML.
+    plots : dict
+        Id of an element in the body -> what plotly draws there.
+    data : dict
+        What the page's script needs besides.
+    """
+
+    name: str
+    title: str
+    body: str
+    plots: dict[str, Plot] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def make_panels(findings: Findings) -> list[Panel]:
+    """All parts that there is something to say for, in reading order."""
+    makers: Sequence[Callable[[Findings], Panel | None]] = (
+        map_panel,
+        gallery_panel,
+        sizes_panel,
+        agreement_panel,
+        tree_panel,
+        epochs_panel,
+        lineage_panel,
+        reconstruction_panel,
+        settings_panel,
+    )
+    return [panel for make in makers if (panel := make(findings)) is not None]
+
+
+# --- at a glance
+
+
+def summary(findings: Findings) -> str:
+    """The sentence under the title."""
+    found = count(findings.model.n_clusters_, "cluster")
+    return f"{found} found in {findings.n_samples:,} {escape(findings.what_samples_are)}. Nobody said how many there are."
+
+
+def tiles(findings: Findings) -> str:
+    """What was found, as large numbers."""
+    model, metrics = findings.model, findings.metrics
+
+    def counted(n: int, word: str) -> tuple[str, str]:
+        return f"{n:,}", count(n, word).split(" ", 1)[1]
+
+    facts = [
+        counted(model.n_clusters_, "cluster"),
+        counted(model.n_components_, "component"),
+        counted(findings.n_samples, "sample"),
+        (percent(findings.confidence).replace("over ", "&gt;&#8239;"), "mean confidence"),
+        counted(len(findings.history), "epoch"),
+        (duration(findings.seconds), "of training"),
+    ]
+    if metrics and (row := metrics.get("clusters")):
+        facts += [(percent(row["acc_one_to_one"]), "one-to-one accuracy"), (f"{row['nmi']:.3f}", "NMI")]
+    cells = "".join(f'<div class="tile"><dt>{name}</dt><dd>{value}</dd></div>' for value, name in facts)
+    return f'<dl class="tiles by-{len(facts) // 2 + 1}">{cells}{_sparkline(findings)}</dl>'
+
+
+def _sparkline(findings: Findings) -> str:
+    """K over epochs, as small as a word."""
+    curves = findings.curves
+    counts = [a or b or 0 for a, b in zip(curves.components, curves.clusters, strict=True)]
+    if len(counts) < 2 or max(counts) == 0:
+        return ""
+    points = [(200 * i / (len(counts) - 1), 37 - 34 * k / max(counts)) for i, k in enumerate(counts)]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    label = f"K over the epochs: at first {counts[0]}, in the end {counts[-1]}, at most {max(counts)}"
+    return (
+        f'<div class="tile wide"><dt>K over the epochs, at most {max(counts)}</dt><dd>'
+        f'<svg viewBox="-3 0 206 40" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        f'<polygon points="0,37 {line} 200,37" class="area"/>'
+        f'<polyline points="{line}" class="line" vector-effect="non-scaling-stroke"/></svg></dd></div>'
+    )
+
+
+# --- the map
+
+
+def map_panel(findings: Findings) -> Panel:
+    """Codes on a plane, with a switch of what colours mean."""
+    snapshot = findings.snapshot
+    levels = map_levels(findings)
+    buttons = "".join(
+        f'<button type="button" data-level="{key}" aria-pressed="{str(i == 0).lower()}">{escape(level["title"])}</button>'
+        for i, (key, level) in enumerate(levels.items())
+    )
+    points = findings.projection.points
+    data: dict[str, Any] = {
+        "x": _rounded(points[:, 0], 2),
+        "y": _rounded(points[:, 1], 2),
+        "index": snapshot.index.tolist(),
+        "confidence": _rounded(snapshot.confidence, 3),
+        "levels": levels,
+        "sheet": asdict(make_sheet(findings.pictures(snapshot.values))) if findings.is_image else None,
+        "rows": None if findings.is_image else _unusual_features(findings),
+    }
+    how = (
+        "The codes as they are."
+        if findings.projection.method == "codes"
+        else f"Codes of {snapshot.codes.shape[1]} numbers, laid out on a plane by {escape(findings.projection.title)}: "
+        "neighbours are alike, distances between groups say little."
+    )
+    kept = "" if len(snapshot) == findings.n_samples else f" {len(snapshot):,} of {findings.n_samples:,} samples are shown."
+    body = (
+        f'<p class="note">{how}{kept} Point at a sample to see it, or use the arrow keys on the map.</p>'
+        f'<div class="switch" role="group" aria-label="Colour the map by">{buttons}</div>'
+        '<div class="map-frame"><div id="map" class="plot" tabindex="0" role="application" '
+        'aria-label="Map of the codes. Arrow keys step through the samples."></div>'
+        '<div id="card" hidden></div></div><p id="said" class="hidden" aria-live="polite"></p>'
+    )
+    return Panel("map-of-codes", "Map of the codes", body, data={"map": data})
+
+
+def map_levels(findings: Findings) -> dict[str, Any]:
+    """What points can be coloured by: groups with their names, colours, shapes and middles."""
+    described = {}
+    for level in findings.levels:
+        groups, n = level.groups, len(level.names)
+        described[level.word] = {
+            "title": level.title,
+            "word": level.word,
+            "groups": groups.tolist(),
+            "names": level.names,
+            "colours": [colour_of(i) for i in range(n)],
+            "symbols": [symbol_of(i) for i in range(n)],
+            "middles": {i: _rounded(xy, 2) for i, xy in findings.middles(level).items()},
+        }
+    return described
+
+
+def _unusual_features(findings: Findings) -> dict[str, Any]:
+    """Features in which each row stands out, with the names that are used."""
+    which, values = findings.unusual
+    used, place = np.unique(which, return_inverse=True)
+    return {
+        "names": [findings.feature_names[j] for j in used],
+        "which": place.reshape(which.shape).tolist(),
+        "values": [[float(f"{v:.4g}") for v in row] for row in values],
+    }
+
+
+# --- the gallery
+
+
+def gallery_panel(findings: Findings) -> Panel:
+    """Every cluster: its typical, generated and least certain members, or what sets it apart."""
+    largest = sorted(findings.clusters, key=lambda c: -c.size)[:MOST_CLUSTERS]
+    card = _image_card if findings.is_image else _table_card
+    note = (
+        "Real members nearest the centre of their cluster, new ones made by the model, and the members it is least certain of."
+        if findings.is_image
+        else "What sets each cluster apart: the mean of a feature less its mean over all samples, in standard deviations."
+    )
+    if left_out := len(findings.clusters) - len(largest):
+        note += f" The {left_out:,} smallest clusters are left out."
+    cards = "".join(card(findings, cluster) for cluster in sorted(largest, key=lambda c: c.number))
+    kind = "images" if findings.is_image else "rows"
+    return Panel("gallery", "Gallery of clusters", f'<p class="note">{note}</p><div class="cards {kind}">{cards}</div>')
+
+
+def _card(cluster: FoundCluster, body: str) -> str:
+    parts = [f"{count(cluster.size, 'sample')} ({percent(cluster.share)})"]
+    if cluster.mostly is not None:
+        name, share = cluster.mostly
+        parts.append(f"{percent(share)} are {escape(name)}")
+    parts.append(f"confidence {percent(cluster.confidence)}")
+    if len(cluster.components) > 1:
+        parts.append(count(len(cluster.components), "component"))
+    return (
+        f'<article class="card" id="cluster-{cluster.number}"><h3>{chip(cluster.number)} Cluster {cluster.number}</h3>'
+        f'<p class="facts">{" · ".join(parts)}</p>{body or _NOBODY}</article>'
+    )
+
+
+_NOBODY = '<p class="note">No sample is in this cluster.</p>'
+
+
+def _image_card(findings: Findings, cluster: FoundCluster) -> str:
+    snapshot = findings.snapshot
+
+    def about(position: int) -> str:
+        said = f"sample {snapshot.index[position]}, confidence {snapshot.confidence[position]:.3f}"
+        if findings.class_names and snapshot.truth is not None:
+            said += f", class {findings.class_names[snapshot.truth[position]]}"
+        return said
+
+    def strip(title: str, label: str, values: NDArray[Any], titles: Sequence[str]) -> str:
+        if len(values) == 0:
+            return ""
+        images = "".join(
+            f'<img src="{png_uri(picture)}" alt="" title="{escape(said)}">'
+            for picture, said in zip(findings.pictures(values), titles, strict=True)
+        )
+        whole = f"{len(values)} {label} cluster {cluster.number}"
+        return f'<h4>{title}</h4><div class="strip" role="img" aria-label="{whole}">{images}</div>'
+
+    def real(title: str, label: str, positions: NDArray[np.int64]) -> str:
+        return strip(title, label, snapshot.values[positions], [about(i) for i in positions])
+
+    return _card(
+        cluster,
+        real("Nearest the centre", "members nearest the centre of", cluster.nearest)
+        + strip("Made by the model", "generated members of", cluster.drawn, ["made by the model"] * len(cluster.drawn))
+        + real("Least certain", "least certain members of", cluster.least),
+    )
+
+
+def _table_card(findings: Findings, cluster: FoundCluster) -> str:
+    if not cluster.differences:
+        return _card(cluster, "")
+    index, confidence = findings.snapshot.index, findings.snapshot.confidence
+    widest = max(max(abs(d.by) for c in findings.clusters for d in c.differences), 1.0)
+    rows = ""
+    for d in cluster.differences:
+        side = "left" if d.by >= 0 else "right"
+        bar = f"{side}:50%;width:{50 * abs(d.by) / widest:.1f}%;background:{cluster.colour}"
+        values = "".join(f"<td>{number(v, d.decimals)}</td>" for v in (d.mean, d.overall, d.nearest, d.drawn, d.least))
+        rows += (
+            f'<tr><th scope="row">{escape(d.feature)}</th><td>{d.by:+.2f}</td>'
+            f'<td class="bar-cell"><span class="bar" style="{bar}"></span></td>{values}</tr>'
+        )
+    doubtful = ", ".join(f"{index[i]}&nbsp;({confidence[i]:.2f})" for i in cluster.least[:6])
+    return _card(
+        cluster,
+        '<div class="scroll" tabindex="0" role="group" aria-label="Table of features"><table class="differences"><thead><tr>'
+        '<th scope="col">Feature</th><th scope="col" colspan="2" class="bar-head">Difference</th>'
+        '<th scope="col">Mean here</th><th scope="col">Mean of all</th>'
+        f'<th scope="col">Nearest centre<br><small>sample {index[cluster.nearest[0]]}</small></th>'
+        '<th scope="col">Made by<br>the model</th>'
+        f'<th scope="col">Least certain<br><small>sample {index[cluster.least[0]]}</small></th></tr></thead>'
+        f'<tbody>{rows}</tbody></table></div><p class="note">Least certain samples, with their confidence: {doubtful}.</p>',
+    )
+
+
+# --- sizes, agreement with labels
+
+
+def sizes_panel(findings: Findings) -> Panel:
+    """How large and how certain each cluster is."""
+    label = f"Bar chart of the sizes and mean confidence of {count(len(findings.clusters), 'cluster')}"
+    return Panel("sizes", "Sizes and confidence", _plot_box("sizes-plot", label), {"sizes-plot": sizes_plot(findings)})
+
+
+def agreement_panel(findings: Findings) -> Panel | None:
+    """Metrics by their full names, and classes against clusters; None without labels."""
+    table, names, metrics = findings.snapshot.table, findings.class_names, findings.metrics
+    if table is None or names is None or metrics is None:
+        return None
+    levels = [level for level in ("clusters", "components") if level in metrics]
+    head = "".join(f'<th scope="col">{level.capitalize()}</th>' for level in levels)
+    rows = "".join(
+        f'<tr><th scope="row">{title}<small>{words}</small></th>'
+        + "".join(f"<td>{metrics[level][key]:.3f}</td>" for level in levels)
+        + "</tr>"
+        for key, (title, words) in METRICS.items()
+        if all(key in metrics[level] for level in levels)
+    )
+    label = f"Contingency table of {len(names)} classes and {table.shape[1]} clusters"
+    body = (
+        '<p class="note">Labels were only used to look at the result, never to find it.</p>'
+        f'<div class="scroll"><table class="metrics"><thead><tr><th scope="col">Metric</th>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div><h3>Classes against clusters</h3>"
+        '<p class="note">Samples of each class in each cluster; the darker, the larger the share of the cluster.</p>'
+        + _plot_box("contingency-plot", label, table.shape[1])
+    )
+    return Panel("agreement", "Agreement with the labels", body, {"contingency-plot": contingency_plot(findings)})
+
+
+# --- tree, epochs, lineage
+
+
+def tree_panel(findings: Findings) -> Panel | None:
+    """How components were grouped; None if they were not."""
+    tree = findings.tree
+    if tree is None:
+        return None
+    note = (
+        "Components that samples wander between when they are moved a little join early, at a small distance. "
+        "What is joined left of the dotted line is one cluster. Leaves are named by component and cluster."
+    )
+    label = f"Tree of {len(tree.leaves)} components, coloured by cluster"
+    body = f'<p class="note">{note}</p>{_plot_box("tree-plot", label)}'
+    return Panel("tree", "Tree of components and clusters", body, {"tree-plot": tree_plot(findings, tree)})
+
+
+def epochs_panel(findings: Findings) -> Panel | None:
+    """K and the bound over epochs, with what changed K."""
+    if not findings.history:
+        return None
+    model = findings.model
+    note = (
+        "Births add components where the mixture describes samples badly, merges and deletions remove those that are not "
+        "needed; each is kept only if it raises the bound. "
+        f"The mixture at the end has {count(model.n_components_, 'component')} in {count(model.n_clusters_, 'cluster')}."
+    )
+    if findings.n_below:
+        note += f" The bound of {count(findings.n_below, 'epoch')} is too low to be shown."
+    body = f'<p class="note">{note}</p>' + _plot_box("epochs-plot", "Number of components and the bound over the epochs")
+    return Panel("epochs", "K and the bound over the epochs", body, {"epochs-plot": epochs_plot(findings)})
+
+
+def lineage_panel(findings: Findings) -> Panel | None:
+    """Where components came from; None if none ever moved."""
+    if not findings.flows:
+        return None
+    intro = (
+        "From left to right, move by move; the width of a band is the number of samples that it leads to. "
+        "Colours are those of the clusters, grey is gone."
+    )
+    plots, body = {}, f'<p class="note">{intro}</p>'
+    for i, (title, flow) in enumerate(findings.flows.items()):
+        plots[f"lineage-plot-{i}"] = flow_plot(findings, flow)
+        label = f"Flow diagram, {title.lower()}: {len(flow.ends)} components at the end"
+        body += f'<h3>{title}</h3><p class="note">{flow_note(flow)}</p>{_plot_box(f"lineage-plot-{i}", label)}'
+    return Panel("lineage", "Lineage of components", body, plots)
+
+
+def flow_note(flow: Flow) -> str:
+    """What a flow diagram shows and what it leaves out."""
+    said = f"{flow.n_shown} of {count(flow.n_moves, 'move')} led to the {count(len(flow.ends), 'component')} at the right."
+    left_out = [
+        (flow.n_moves - flow.n_shown, "move", "that led to none of them"),
+        (flow.n_light, "component", "of little mass"),
+        (flow.n_unmoved, "component", "that no move was about"),
+    ]
+    parts = [f"{count(n, word)} {what}" for n, word, what in left_out if n]
+    return f"{said} Left out: {'; '.join(parts)}." if parts else said
+
+
+# --- reconstruction, settings
+
+
+def reconstruction_panel(findings: Findings) -> Panel:
+    """What the decoder makes of codes: pictures above pictures, or how much of each feature is lost."""
+    if findings.is_image:
+        index, made = findings.examples
+        snapshot = findings.snapshot
+        originals, copies = findings.pictures(snapshot.values[index]), findings.pictures(made)
+        pairs = "".join(
+            f'<figure><img src="{png_uri(original)}" alt="Sample {name}"><img src="{png_uri(copy)}" alt="its reconstruction">'
+            f"<figcaption>{chip(cluster)}</figcaption></figure>"
+            for original, copy, name, cluster in zip(
+                originals, copies, snapshot.index[index], snapshot.clusters[index].tolist(), strict=True
+            )
+        )
+        note = "Above the sample, below what the decoder makes of its code, with the number of its cluster."
+        return Panel("reconstruction", "Reconstruction", f'<p class="note">{note}</p><div class="pairs">{pairs}</div>')
+    note = (
+        "How much of each feature's variance the codes do not hold, the worst first: "
+        "0 % is a perfect copy, 100 % is no better than the mean."
+    )
+    if (left_out := len(findings.feature_errors) - MOST_BARS) > 0:
+        note += f" {count(left_out, 'feature')} that come out better are left out."
+    body = f'<p class="note">{note}</p>' + _plot_box("reconstruction-plot", "Reconstruction error of each feature")
+    return Panel("reconstruction", "Reconstruction", body, {"reconstruction-plot": errors_plot(findings)})
+
+
+def settings_panel(findings: Findings) -> Panel:
+    """Configuration, versions, timings."""
+    model, about, history = findings.model, findings.snapshot.about, findings.history
+    params, defaults = (m.get_params(deep=False) for m in (model, type(model)()))
+    unseen = ("callbacks", "encoder", "decoder", "run_dir", "resume", "verbose", "checkpoint_every")
+    changed = {n: v for n, v in params.items() if n not in unseen and str(v) != str(defaults[n])}
+    times = {
+        "finished": date(about.get("finished")),
+        "training": duration(findings.seconds),
+        "of which the mixture": duration(sum(r.mixture_seconds for r in history)),
+        "per epoch": duration(findings.seconds / max(1, len(history))),
+    }
+    body = (
+        '<div class="columns">'
+        f"<div><h3>Parameters that were set</h3>{_facts(changed or {'none': 'all at their defaults'})}"
+        f"<h3>Timings</h3>{_facts(times)}<h3>Versions</h3>{_facts(about.get('versions') or {})}</div>"
+        f"<div><h3>What the parameters came to</h3>{_facts(asdict(model.recipe_))}</div></div>"
+    )
+    return Panel("settings", "Configuration", body)
+
+
+def _facts(facts: dict[str, Any]) -> str:
+    rows = "".join(f'<tr><th scope="row">{escape(str(k))}</th><td>{escape(plain(v))}</td></tr>' for k, v in facts.items())
+    return f'<table class="facts-table"><tbody>{rows}</tbody></table>'
+
+
+# --- small things
+
+
+def chip(cluster: int) -> str:
+    """The number of a cluster on its colour."""
+    colour = colour_of(cluster)
+    return f'<span class="chip" style="background:{colour};color:{text_on(colour)}">{cluster}</span>'
+
+
+def _plot_box(name: str, label: str, n_columns: int = 0) -> str:
+    """Room for a plot; a wide one may be scrolled sideways."""
+    plot = f'<div id="{name}" class="plot" role="img" aria-label="{escape(label)}"></div>'
+    if n_columns <= 8:
+        return plot
+    width = n_columns * 34 + 120
+    return (
+        f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(label)}">'
+        f'<div style="min-width:{width}px">{plot}</div></div>'
+    )
+
+
+def _rounded(values: Any, digits: int) -> list[float]:
+    rounded: list[float] = np.round(np.asarray(values, dtype=np.float64), digits).tolist()
+    return rounded

@@ -1,0 +1,121 @@
+"""Samples as pictures: of bytes, small enough for a page."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, features
+
+GALLERY_PIXELS = 96  # larger pictures are made smaller for the gallery
+HOVER_PIXELS = 32  # and for the map
+SHEET_BYTES = 2_200_000  # most that all pictures of the map may take
+
+
+def to_pictures(
+    values: NDArray[Any], input_shape: tuple[int, ...], channels_last: bool, value_range: tuple[float, float]
+) -> NDArray[np.uint8]:
+    """Images as bytes, whatever shape and range they came in.
+
+    Parameters
+    ----------
+    values : array of shape (n, ...)
+    input_shape : (channels, height, width)
+    channels_last : bool
+    value_range : (darkest, brightest)
+
+    Returns
+    -------
+    array of shape (n, height, width) or (n, height, width, 3)
+    """
+    channels, height, width = input_shape
+    low, high = value_range
+    shape = (height, width, channels) if channels_last else (channels, height, width)
+    pictures = values.reshape(len(values), *shape).astype(np.float32)
+    if not channels_last:
+        pictures = pictures.transpose(0, 2, 3, 1)
+    pictures = pictures[..., :3] if channels >= 3 else pictures.mean(axis=-1)
+    in_bytes: NDArray[np.uint8] = (np.clip((pictures - low) / max(high - low, 1e-12), 0, 1) * 255).round().astype(np.uint8)
+    return in_bytes
+
+
+def data_uri(content: bytes, kind: str) -> str:
+    """A file inside a page."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def png_uri(picture: NDArray[np.uint8], most: int = GALLERY_PIXELS) -> str:
+    """One picture inside a page."""
+    buffer = io.BytesIO()
+    _shrunk(Image.fromarray(picture), most).save(buffer, "PNG", optimize=True)
+    return data_uri(buffer.getvalue(), "image/png")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Many pictures as one, row by row.
+
+    Attributes
+    ----------
+    uri : str
+    width, height : int
+        Of one picture.
+    columns, rows : int
+    """
+
+    uri: str
+    width: int
+    height: int
+    columns: int
+    rows: int
+
+
+def make_sheet(pictures: NDArray[np.uint8], most_bytes: int = SHEET_BYTES) -> Sheet:
+    """Put pictures on one sheet, as good as they can be within so many bytes."""
+    size = HOVER_PIXELS
+    while True:
+        small = _all_shrunk(pictures, size)
+        n, height, width = small.shape[:3]
+        columns = ceil(sqrt(n * height / width))
+        rows = ceil(n / columns)
+        cells = np.zeros((rows * columns, *small.shape[1:]), dtype=np.uint8)
+        cells[:n] = small
+        grid = cells.reshape(rows, columns, *small.shape[1:]).swapaxes(1, 2)
+        image = Image.fromarray(np.ascontiguousarray(grid.reshape(rows * height, columns * width, *small.shape[3:])))
+        for content, kind in _encodings(image):
+            if len(content) * 4 / 3 <= most_bytes or size <= 8:
+                return Sheet(data_uri(content, kind), width, height, columns, rows)
+        size = size * 3 // 4
+
+
+def _encodings(image: Image.Image) -> Iterator[tuple[bytes, str]]:
+    """The picture as a file, from the best to the smallest."""
+    if features.check("webp") and max(image.size) < 16_384:
+        for options in ({"lossless": True, "quality": 50, "method": 2}, {"quality": 75}, {"quality": 45}):
+            buffer = io.BytesIO()
+            image.save(buffer, "WEBP", **options)
+            yield buffer.getvalue(), "image/webp"
+    else:
+        buffer = io.BytesIO()
+        image.save(buffer, "PNG", optimize=True)
+        yield buffer.getvalue(), "image/png"
+
+
+def _all_shrunk(pictures: NDArray[np.uint8], most: int) -> NDArray[np.uint8]:
+    if max(pictures.shape[1:3]) <= most:
+        return pictures
+    return np.stack([np.asarray(_shrunk(Image.fromarray(picture), most)) for picture in pictures])
+
+
+def _shrunk(image: Image.Image, most: int) -> Image.Image:
+    scale = most / max(image.size)
+    if scale >= 1:
+        return image
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    return image.resize((width, height), Image.Resampling.BOX)

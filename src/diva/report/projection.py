@@ -1,0 +1,108 @@
+"""A map of the codes: two numbers for each, neighbours beside each other. Kept with the run, since it takes a while."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from sklearn.manifold import TSNE
+
+from diva.archive import read_archive, write_archive
+from diva.exceptions import ModelFileError
+
+KIND = "DIVA projection"
+FILE = "projection.safetensors"
+METHODS = {"tsne": "t-SNE", "umap": "UMAP", "pca": "principal components", "codes": "the codes themselves"}
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """Where each code lies on the map.
+
+    Attributes
+    ----------
+    points : array of shape (m, 2)
+    method : str
+        A key of ``METHODS``.
+    """
+
+    points: NDArray[np.float32]
+    method: str
+
+    @property
+    def title(self) -> str:
+        """The method as people call it."""
+        return METHODS[self.method]
+
+
+def project(codes: NDArray[np.float32], method: str = "auto") -> Projection:
+    """Make a map of codes.
+
+    Parameters
+    ----------
+    codes : array of shape (m, D)
+    method : {"auto", "tsne", "umap", "pca", "codes"}
+        "codes" shows their first two numbers as they are. "auto" does so if there are no more, else takes UMAP if umap-learn is
+        installed, or t-SNE.
+    """
+    method = _resolve(codes, method)
+    spread = codes - codes.mean(axis=0)
+    if method == "codes" or len(codes) < 4 or not np.abs(spread).max() > 0:  # too few, or all the same: nothing to arrange
+        flat = np.zeros((len(codes), 2), dtype=np.float32)
+        flat[:, : min(2, codes.shape[1])] = codes[:, :2]
+        return Projection(flat, "codes")
+    if codes.shape[1] < 2:
+        spread = np.column_stack([spread, np.zeros_like(spread)])
+    if method == "pca":
+        points = PCA(n_components=2, random_state=0).fit_transform(spread)
+    elif method == "umap":
+        from umap import UMAP  # type: ignore[import-not-found, unused-ignore]
+
+        points = UMAP(n_neighbors=min(15, len(codes) - 1), random_state=0, n_jobs=1).fit_transform(spread)
+    else:
+        perplexity = min(30.0, (len(codes) - 1) / 3)
+        points = TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=0).fit_transform(spread)
+    return Projection(points.astype(np.float32), method)
+
+
+def project_run(run: Path, codes: NDArray[np.float32], method: str = "auto") -> Projection:
+    """Make the map of a run's codes, or take the one that was made before."""
+    method = _resolve(codes, method)
+    path, mark = run / FILE, _mark(codes)
+    with suppress(OSError, ModelFileError):  # a damaged map is made anew
+        archive = read_archive(path, kinds=(KIND,))
+        points = archive.tensors["points"].numpy()
+        if archive.document == {"method": method, "mark": mark} and points.shape == (len(codes), 2):
+            return Projection(points, method)
+    made = project(codes, method)
+    if made.method != "codes":
+        with suppress(OSError):  # a folder that cannot be written to can still be looked at
+            write_archive(path, KIND, {"method": method, "mark": mark}, {"points": torch.from_numpy(made.points)})
+    return made
+
+
+def _resolve(codes: NDArray[np.float32], method: str) -> str:
+    choices = ("auto", *METHODS)
+    if method not in choices:
+        raise ValueError(f"projection should be one of {', '.join(map(repr, choices))}, got {method!r}.")
+    if method == "umap" and find_spec("umap") is None:
+        raise ValueError("projection='umap' needs the package umap-learn. Install it, or take 'tsne'.")
+    if method != "auto":
+        return method
+    if codes.shape[1] <= 2:
+        return "codes"
+    return "umap" if find_spec("umap") is not None else "tsne"
+
+
+def _mark(codes: NDArray[np.float32]) -> str:
+    """What tells these codes from others."""
+    digest = hashlib.sha256(repr(codes.shape).encode())
+    digest.update(np.ascontiguousarray(codes).tobytes())
+    return digest.hexdigest()

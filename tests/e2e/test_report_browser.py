@@ -1,0 +1,204 @@
+"""The report as a browser shows it: driven over the DevTools protocol."""
+
+import json
+import shutil
+import subprocess
+import threading
+import time
+import urllib.request
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from diva import DIVA
+from diva.data import ArraySource
+from diva.report import write_report
+from diva.snapshot import take_snapshot
+
+websocket = pytest.importorskip("websocket", reason="driving a browser needs websocket-client")
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="neither Chromium nor Chrome is installed")
+
+
+class Browser:
+    """One page of a headless browser."""
+
+    def __init__(self, profile):
+        self.process = subprocess.Popen(
+            [
+                BROWSER,
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--remote-debugging-port=0",
+                "--remote-allow-origins=*",
+                f"--user-data-dir={profile}",
+                "about:blank",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if "DevTools listening on" in line:
+                port = line.split("127.0.0.1:")[1].split("/")[0]
+                break
+        else:
+            raise RuntimeError("the browser did not start")
+        self.reader = threading.Thread(target=self.process.stderr.read, daemon=True)  # a full pipe would stop it
+        self.reader.start()
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json") as answer:
+            pages = [target for target in json.load(answer) if target["type"] == "page"]
+        self.socket = websocket.create_connection(pages[0]["webSocketDebuggerUrl"], timeout=60)
+        self.number, self.errors, self.fetched = 0, [], []
+        for domain in ("Runtime", "Log", "Page", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method, **params):
+        self.number += 1
+        self.socket.send(json.dumps({"id": self.number, "method": method, "params": params}))
+        while True:
+            message = json.loads(self.socket.recv())
+            self._note(message)
+            if message.get("id") == self.number:
+                assert "error" not in message, message
+                return message["result"]
+
+    def _note(self, message):
+        method, params = message.get("method"), message.get("params", {})
+        if method == "Runtime.exceptionThrown" or (method == "Runtime.consoleAPICalled" and params["type"] == "error"):
+            self.errors.append(params)
+        if method == "Log.entryAdded" and params["entry"]["level"] == "error":
+            self.errors.append(params)
+        if method == "Network.requestWillBeSent" and not params["request"]["url"].startswith(
+            ("file:", "data:", "blob:", "about:")
+        ):
+            self.fetched.append(params["request"]["url"])
+
+    def run(self, script):
+        result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
+
+    def wait_for(self, script, seconds=30):
+        end = time.monotonic() + seconds
+        while not (value := self.run(script)):
+            assert time.monotonic() < end, f"waited in vain for {script}"
+            time.sleep(0.05)
+        return value
+
+    def open(self, path, width):
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 500)
+        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.wait_for("document.readyState === 'complete' && document.documentElement.dataset.state !== 'loading'")
+        assert self.run("document.documentElement.dataset.state") == "ready"
+
+    def point_at(self, x, y):
+        for step in (3, 0):  # from a little aside, as a hand does
+            self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x - step, y=y)
+
+    def press(self, key):
+        for kind in ("keyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+
+    def close(self):
+        self.socket.close()
+        self.process.terminate()
+        self.process.wait(timeout=20)
+        self.reader.join(timeout=5)
+        self.process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    page = Browser(tmp_path_factory.mktemp("profile"))
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope="module", params=["images", "table"])
+def report(request, tmp_path_factory):
+    run = tmp_path_factory.mktemp(request.param)
+    digits = load_digits()
+    X = digits.images[:250].astype(np.uint8)
+    X = X if request.param == "images" else X.reshape(250, 64).astype(np.float32)
+    params = {} if request.param == "images" else {"preset": "features", "image_shape": None, "hidden_sizes": (32,)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DIVA(run_dir=run, n_epochs=4, random_state=0, **params).fit(X)
+    labels = digits.target[:250]
+    take_snapshot(model, ArraySource(X), name="<digits>", labels=labels).save(run / "snapshot.safetensors")
+    return write_report(run, projection="pca")
+
+
+# Where a point of the map is on the screen.
+POINT = """(() => {
+    const box = document.getElementById("map"), frame = box.getBoundingClientRect();
+    const trace = box.data.find((t) => t.x.length > 3);
+    const {xaxis, yaxis} = box._fullLayout;
+    return [frame.left + xaxis._offset + xaxis.l2p(trace.x[0]), frame.top + yaxis._offset + yaxis.l2p(trace.y[0])];
+})()"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_panel_is_drawn_without_errors(browser, report, width):
+    browser.errors.clear()
+    browser.fetched.clear()
+    browser.open(report, width)
+    boxes = browser.run(
+        "[...document.querySelectorAll('.plot')].map((b) => [b.id, b.querySelectorAll('svg, canvas').length, b.clientHeight])"
+    )
+    assert len(boxes) >= 5
+    assert all(n_drawn > 0 and height > 100 for _, n_drawn, height in boxes), boxes
+    assert browser.run("[...document.images].every((i) => i.complete && i.naturalWidth > 0)")
+    assert browser.run("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
+    assert browser.run("document.querySelectorAll('.modebar-btn').length") == 0
+    assert browser.run("document.querySelector('h1').textContent") == "<digits>"
+    assert browser.errors == []
+    assert browser.fetched == []
+
+
+def test_pointing_at_a_sample_shows_it(browser, report):
+    browser.open(report, 1280)
+    browser.run("document.getElementById('map').scrollIntoView({block: 'center', behavior: 'instant'})")
+    browser.point_at(*browser.run(POINT))
+    browser.wait_for("!document.getElementById('card').hidden")
+    said = browser.run("document.getElementById('card').innerText")
+    assert "Sample" in said
+    assert "confidence" in said
+    if "images" in str(report):
+        assert browser.run("document.querySelector('#card .thumb').style.backgroundImage").startswith('url("data:image/')
+    else:
+        assert "feature" in said
+    browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=2, y=2)
+    browser.wait_for("document.getElementById('card').hidden")
+
+
+def test_levels_and_samples_by_keyboard(browser, report):
+    browser.errors.clear()
+    browser.open(report, 1280)
+    names = browser.run("document.getElementById('map').data.map((t) => t.name)")
+    browser.run("document.querySelector('[data-level=class]').focus()")
+    browser.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13)
+    browser.wait_for("document.getElementById('map').dataset.level === 'class'")
+    assert browser.run("document.querySelector('[data-level=class]').getAttribute('aria-pressed')") == "true"
+    assert browser.run("document.querySelectorAll('.switch [aria-pressed=true]').length") == 1
+    assert browser.wait_for("document.getElementById('map').data.map((t) => t.name)") == [str(k) for k in range(10)]
+    assert names != [str(k) for k in range(10)] or len(names) == 10
+    browser.run("document.getElementById('map').focus()")
+    browser.press("ArrowRight")
+    first = browser.wait_for("document.getElementById('card').dataset.sample")
+    browser.press("ArrowRight")
+    assert browser.wait_for("document.getElementById('card').dataset.sample") != first
+    assert "confidence" in browser.run("document.getElementById('said').textContent")
+    assert browser.errors == []
+
+
+def test_it_can_be_printed(browser, report):
+    browser.open(report, 1280)
+    content = browser.call("Page.printToPDF", printBackground=True)["data"]
+    assert len(content) > 50_000
