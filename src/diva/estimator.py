@@ -82,7 +82,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     assignment : {"soft", "hard"}, optional
         Whether the KL term weighs all components or takes the most probable one.
     concentration, covariance_scale : float, optional
-        Of the mixture, as in :class:`DPMixture`.
+        Of the mixture, as in DPMixture.
     covariance_type : {"full", "diag"}, optional
         Of the mixture that is left at the end.
     n_laps : int, optional
