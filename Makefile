@@ -12,7 +12,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 demo: $(READY)  ## cluster scikit-learn's digits and write a report to open
-	$(BIN)/python -m diva.demo
+	$(BIN)/diva fit digits --out demo --overwrite
 
 test: $(READY)  ## everything that fits in a few minutes
 	$(BIN)/python -m pytest -n 2 --dist loadfile

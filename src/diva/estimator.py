@@ -71,9 +71,13 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Networks of your own, both or none. The encoder returns (mean, log_var), each (n, latent_dim).
     n_epochs : int, optional
         Passes over the data in all; by default at least 15, and more for small data.
-    warmup, sharpening : float, optional
-        Shares of the epochs: with a standard normal prior at the beginning, with confident samples as labels at the end.
-    batch_size, learning_rate, weight_decay : optional
+    warmup : float, optional
+        Share of the epochs before the first mixture, with a standard normal prior.
+    sharpening : float, optional
+        Share of the epochs at the end, with confident samples as labels.
+    batch_size : int, optional
+        Samples in a step of the optimizer.
+    learning_rate, weight_decay : float, optional
         Of the optimizer, Adam.
     reconstruction : {"mse", "nll"}, optional
         Squared error, or a Gaussian likelihood whose variance is learnt.
@@ -81,13 +85,16 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Weight of the KL term beside the mean squared error. "auto" calibrates it to the data.
     assignment : {"soft", "hard"}, optional
         Whether the KL term weighs all components or takes the most probable one.
-    concentration, covariance_scale : float, optional
-        Of the mixture, as in DPMixture.
+    concentration : float, optional
+        Of the Dirichlet process: more of it expects more components.
+    covariance_scale : float, optional
+        Expected variance of a component, as a share of the variance of the codes.
     covariance_type : {"full", "diag"}, optional
         Of the mixture that is left at the end.
     n_laps : int, optional
         Laps of the mixture after an epoch.
     max_components : int, optional
+        Most components the mixture may have.
     augmentation : {"auto", "affine", "affine+flip", "mask", None} or callable, default="auto"
         How samples may be moved and stay of their kind: "affine" turns, shears, zooms and shifts images, "affine+flip"
         mirrors them as well, "mask" leaves features of rows out. A callable takes a batch as the network sees it

@@ -15,9 +15,10 @@ from diva.exceptions import ModelFileError, ReportError
 from diva.mixture.moves import MoveRecord
 from diva.report import write_figures, write_report
 from diva.report.findings import read_findings
-from diva.report.html import make_page, to_json
 from diva.report.lineage import survivors, trace
+from diva.report.page import to_json
 from diva.report.palette import COLOURS, colour_of, symbol_of, text_on
+from diva.report.panels import _image_card, _table_card
 from diva.report.pictures import make_sheet, to_pictures
 from diva.report.projection import FILE, project, project_run
 from diva.report.words import count, duration, number, percent
@@ -208,8 +209,8 @@ def test_figures(table_run, image_run, tmp_path):
                 ElementTree.parse(path)
             else:
                 assert path.read_bytes().startswith(b"\x89PNG")
-    again = write_figures(table_run, tmp_path / "again", ("svg",))
-    assert all(p.read_bytes() == (tmp_path / table_run.name / p.name).read_bytes() for p in again)
+    first, again = (write_figures(table_run, tmp_path / name, ("svg",)) for name in ("first", "again"))
+    assert [p.read_bytes() for p in first] == [p.read_bytes() for p in again]
     for formats in ("png", ("gif",)):
         with pytest.raises(ValueError, match="formats should be"):
             write_figures(table_run, tmp_path, formats)
@@ -247,17 +248,12 @@ def test_snapshot_of_another_model_is_refused(table_run, image_run, tmp_path):
         write_report(run)
 
 
-def test_clusters_nobody_is_in_are_said_to_be_empty(image_run):
-    findings = read_findings(image_run)
-    snapshot = findings.snapshot
-    if findings.model.n_clusters_ == 1:
-        pytest.skip("a single cluster holds everything")
-    last = findings.model.n_clusters_ - 1
-    kept = snapshot.clusters != last
-    arrays = {n: getattr(snapshot, n)[kept] for n in ("index", "values", "codes", "clusters", "components", "confidence")}
-    part = replace(snapshot, **arrays, log_density=snapshot.log_density[kept])
-    points = replace(findings.projection, points=findings.projection.points[kept])
-    outline(make_page(replace(findings, snapshot=part, projection=points)))
+def test_clusters_nobody_is_in_are_said_to_be_empty(image_run, table_run):
+    for run, card in ((image_run, _image_card), (table_run, _table_card)):
+        findings = read_findings(run)
+        nobody = np.array([], dtype=np.int64)
+        empty = replace(findings.clusters[0], size=0, nearest=nobody, least=nobody, drawn=np.empty(0), differences=())
+        assert "No sample is in this cluster" in card(findings, empty)
 
 
 def test_pictures_in_any_layout():

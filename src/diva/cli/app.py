@@ -54,4 +54,4 @@ app.add_typer(data_app, name="data")
 
 def main() -> None:
     """Entry point."""
-    app()
+    app(prog_name="diva")

@@ -27,6 +27,8 @@ def for_people() -> Iterator[None]:
     """Turn what went wrong into a message on standard error and an exit code; no stack trace."""
     try:
         yield
+    except typer.Exit:
+        raise  # a RuntimeError, but not a failure
     except (UsageError, UnknownDatasetError) as error:
         raise _exit(error, USAGE) from None
     except BrokenPipeError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import signal
 import warnings
@@ -81,9 +80,7 @@ def fit(
         learn(run, spec, data, params, resume=False, with_report=report, as_json=as_json)
 
 
-fit.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [p for p in inspect.signature(fit).parameters.values() if p.kind is not p.VAR_KEYWORD] + parameters.flags()
-)
+parameters.add_flags(fit)
 
 
 def resume(

@@ -6,8 +6,9 @@ import difflib
 import inspect
 import re
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -17,6 +18,17 @@ from diva.parameters import check_params
 
 OF_THE_COMMAND = ("run_dir", "resume", "callbacks", "verbose", "encoder", "decoder")  # set by the command, or not by text
 PANEL = "Parameters of the model (all optional)"
+
+
+def add_flags(command: Callable[..., None]) -> None:
+    """Give a command that takes ``**given`` a typer option for each parameter in its place."""
+    hints = get_type_hints(command, include_extras=True)
+    own = [
+        p.replace(annotation=hints[p.name]) for p in inspect.signature(command).parameters.values() if p.kind != p.VAR_KEYWORD
+    ]
+    signature = inspect.Signature(own + flags())
+    command.__signature__ = signature  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
 
 
 def flags() -> list[inspect.Parameter]:
@@ -55,7 +67,8 @@ def described() -> dict[str, tuple[str, str]]:
         head, _, body = entry.partition("\n")
         listed, _, kind = head.partition(" : ")
         for name in listed.split(", "):
-            entries[name.strip()] = (_metavar(kind), " ".join(body.split()))
+            meaning = re.sub(r":class:`(\w+)`", r"\1", " ".join(body.split()))
+            entries[name.strip()] = (_metavar(kind), meaning)
     return entries
 
 
@@ -66,7 +79,7 @@ def _metavar(kind: str) -> str:
     ('INT', 'soft|hard')
     """
     if kind.startswith("{"):
-        return "|".join(re.findall(r'"([^"]+)"', kind))
+        return "|".join(re.findall(r'"([^"]+)"', kind.partition("}")[0]))
     if kind.startswith("("):
         return "H,W[,C]"
     words = {"int": "INT", "float": "FLOAT", "bool": "true|false", "tuple": "INT,INT,..."}

@@ -116,7 +116,7 @@ def is_name(text: str) -> bool:
     >>> is_name("mnist"), is_name("mnist.csv")
     (True, False)
     """
-    return re.fullmatch(r"[\w-]+", text) is not None and not Path(text).exists()
+    return re.fullmatch(r"[\w-]{1,100}", text) is not None and not Path(text).exists()
 
 
 def dataset_info(name: str) -> DatasetInfo:

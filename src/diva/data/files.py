@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from diva.data.arrays import is_idx, open_idx, open_npy, open_npz
 from diva.data.images import IMAGE_SUFFIXES, open_image_folder
 from diva.data.samples import Opened
-from diva.data.tables import csv_table, parquet_table, read_table
+from diva.data.tables import csv_table, parquet_table, read_table, whole_numbers
 from diva.exceptions import DataError
 
 CSV_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -49,16 +51,24 @@ def open_path(
     DataError
         If there is nothing, or nothing that can be read as samples.
     """
-    place = Path(path)
+    if not os.fspath(path):
+        raise DataError(f"Expected a path, got nothing. {SUPPORTED}")
+    place = Path(path).expanduser()
     try:
         if not place.exists():
             raise DataError(_missing(place))
         opened = _open_folder(place, columns, label_column, image_size) if place.is_dir() else None
-        return opened or _open_file(place, columns, label_column, key)
+        opened = opened or _open_file(place, columns, label_column, key)
     except PermissionError as error:
         raise DataError(f"{error.filename or place} may not be read. Ask for the right to read it, or copy it.") from error
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise DataError(f"{error.filename or place} is gone. Check the path.") from error
+    except OSError as error:
+        raise DataError(f"{error.filename or place} cannot be read: {error.strerror}. Check the path.") from error
+    return replace(opened, name=_title(place))
+
+
+def _title(path: Path) -> str:
+    """Name of a file without what says its kind."""
+    return re.sub(r"\.(npy|npz|csv|tsv|parquet|pq|h5ad|idx)$", "", path.name.removesuffix(".gz")) or path.resolve().name
 
 
 def is_table(path: str | os.PathLike[str]) -> bool:
@@ -75,7 +85,8 @@ def _open_file(path: Path, columns: Sequence[str] | None, label_column: str | No
     if not is_table and (columns is not None or label_column is not None):
         raise DataError(f"Columns can be chosen in tables, .csv or .parquet, and {path} is none. Leave the choice out.")
     if name.endswith(CSV_SUFFIXES):
-        return read_table(csv_table(path, label_column), columns, label_column)
+        opened = read_table(csv_table(path, label_column), columns, label_column)
+        return replace(opened, labels=whole_numbers(opened.labels))
     if name.endswith(PARQUET_SUFFIXES):
         return read_table(parquet_table(path, [path]), columns, label_column)
     if name.endswith(".npy"):

@@ -6,8 +6,8 @@ None of these libraries is imported here, but for scipy: objects are known by wh
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from scipy import sparse
 
 from diva.data.images import ImageSource, Pictures
 from diva.data.samples import ArraySource, Source
-from diva.data.spool import take_by_runs
+from diva.data.spool import BLOCK_BYTES, MEMORY_BYTES, spooled, take_by_runs
 from diva.data.tables import arrow_source, common_dtype
 from diva.exceptions import DataError
 
@@ -52,26 +52,36 @@ class SparseSource:
         return values
 
 
-class SlicedSource:
-    """Rows of something that stays in its file and is read by slices, as h5py does it, dense or sparse."""
+class StoredSparseSource:
+    """Rows of a sparse matrix in an HDF5 group; only where they begin is kept in memory.
 
-    def __init__(self, rows: Any) -> None:
-        self._rows = rows
-        self._dtype = common_dtype([np.dtype(rows.dtype)])
+    Parameters
+    ----------
+    group : h5py.Group
+        With ``data``, ``indices`` and ``indptr``, by rows.
+    shape : (n, d)
+    """
+
+    def __init__(self, group: Any, shape: tuple[int, int]) -> None:
+        self._numbers, self._columns = group["data"], group["indices"]
+        self._starts: NDArray[np.int64] = group["indptr"][:].astype(np.int64)
+        self._shape = shape
+        self._dtype = common_dtype([np.dtype(self._numbers.dtype)])
 
     def __len__(self) -> int:
-        return int(self._rows.shape[0])
+        return int(self._shape[0])
 
     @property
     def item_shape(self) -> tuple[int, ...]:  # noqa: D102
-        return tuple(self._rows.shape[1:])
+        return (int(self._shape[1]),)
 
     def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
         return take_by_runs(index, len(self), self._read, (self.item_shape, self._dtype))
 
     def _read(self, first: int, out: NDArray[Any]) -> None:
-        part = self._rows[first : first + len(out)]
-        out[...] = part.toarray() if sparse.issparse(part) else part
+        starts = self._starts[first : first + len(out) + 1]
+        part = slice(starts[0], starts[-1])
+        out[...] = sparse.csr_array((self._numbers[part], self._columns[part], starts - starts[0]), shape=out.shape).toarray()
 
 
 def source_from_object(data: Any) -> Source | None:
@@ -152,7 +162,7 @@ def _huggingface(data: Any, kind: str) -> Source:
     ]
     if not names:
         raise DataError(f"Expected columns of images or numbers, got {', '.join(map(repr, features))}.")
-    return ColumnSource(data, names)
+    return _columns(data, names)
 
 
 def _pictures(data: Any, column: str) -> Source:
@@ -163,14 +173,6 @@ def _pictures(data: Any, column: str) -> Source:
         return io.BytesIO(cell["bytes"]) if cell["bytes"] is not None else cell["path"]
 
     return ImageSource(Pictures([f"image {i} of the dataset" for i in range(len(data))], opened))
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """How columns lie side by side."""
-
-    item_shape: tuple[int, ...]
-    dtype: np.dtype[Any]
 
 
 def _dtype_of(name: str, feature: Any) -> np.dtype[Any]:
@@ -190,72 +192,47 @@ def _no_numbers(name: str, kind: str) -> str:
     )
 
 
-class ColumnSource:
-    """Columns of numbers of a Hugging Face dataset: side by side, or one column of arrays.
+def _columns(data: Any, names: list[str]) -> Source:
+    """Columns of numbers side by side, or one column of arrays."""
+    dtype = common_dtype([_dtype_of(name, data.features[name]) for name in names])
+    data = data.with_format("numpy", columns=names, dtype=dtype)  # it would round to float32 by itself
+    shapes = [_cells(data, name, 0, 1).shape[1:] for name in names]
+    item_shape = shapes[0] if len(names) == 1 and shapes[0] else (sum(math.prod(shape) for shape in shapes),)
+    rows = max(1, BLOCK_BYTES // (dtype.itemsize * math.prod(item_shape)))
 
-    Parameters
-    ----------
-    data : datasets.Dataset
-    names : sequence of str
-        Of the columns.
-    """
+    def blocks() -> Iterator[NDArray[Any]]:
+        for first in range(0, len(data), rows):
+            cells = [_cells(data, name, first, rows) for name in names]
+            for name, cell, shape in zip(names, cells, shapes, strict=True):
+                if cell.shape[1:] != shape:
+                    raise DataError(_ragged(name))
+            yield np.concatenate([cell.reshape(len(cell), -1) for cell in cells], axis=1).reshape(-1, *item_shape)
 
-    def __init__(self, data: Any, names: Sequence[str]) -> None:
-        dtype = common_dtype([_dtype_of(name, data.features[name]) for name in names])
-        self._data = data.with_format("numpy", columns=list(names), dtype=dtype)  # it would round to float32 by itself
-        self._names = list(names)
-        cells = [self._column(name, 0, 1) for name in names]
-        shape = cells[0].shape[1:] if len(cells) == 1 else (sum(int(np.prod(cell.shape[1:])) for cell in cells),)
-        self._layout = _Layout(shape or (1,), dtype)
+    return spooled(blocks(), item_shape, dtype)
 
-    def __len__(self) -> int:
-        return len(self._data)
 
-    @property
-    def item_shape(self) -> tuple[int, ...]:  # noqa: D102
-        return self._layout.item_shape
-
-    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
-        return take_by_runs(index, len(self), self._read, (self._layout.item_shape, self._layout.dtype))
-
-    def _read(self, first: int, out: NDArray[Any]) -> None:
-        n = len(out)
-        cells = [self._column(name, first, n) for name in self._names]
-        values = cells[0] if len(cells) == 1 else np.concatenate([cell.reshape(n, -1) for cell in cells], axis=1)
-        out[...] = values.reshape(out.shape)
-
-    def _column(self, name: str, first: int, n: int) -> NDArray[Any]:
-        values = np.asarray(self._data[first : first + n][name])
-        if values.dtype.kind == "O" and len({np.shape(value) for value in values}) > 1:
-            raise DataError(
-                f"Expected lists of one length in column {name!r}, got different ones in rows {first} to {first + n - 1}."
-            )
-        if values.dtype.kind == "O":
-            values = np.stack([np.asarray(value) for value in values])
-        if values.dtype.kind not in "fuib":
+def _cells(data: Any, name: str, first: int, n: int) -> NDArray[Any]:
+    """Some rows of a column."""
+    values = np.asarray(data[first : first + n][name])
+    if values.dtype.kind == "O":
+        shapes = {np.shape(value) for value in values}
+        if any(value is None for value in values):
             raise DataError(_no_numbers(name, "missing values"))
-        if hasattr(self, "_layout") and len(self._names) == 1 and values[0].size != int(np.prod(self._layout.item_shape)):
-            raise DataError(f"Expected arrays of shape {self._layout.item_shape} in column {name!r}, got {values.shape[1:]}.")
-        return values
+        if len(shapes) > 1:
+            raise DataError(_ragged(name))
+        values = np.stack([np.asarray(value) for value in values])
+    if values.dtype.kind not in "fuib":
+        raise DataError(_no_numbers(name, "something else"))
+    return values
+
+
+def _ragged(name: str) -> str:
+    return (
+        f"Expected lists of one length in column {name!r} of the dataset, got different ones. Cut or fill them to one length."
+    )
 
 
 # --- AnnData
-
-
-class StoredRows:
-    """Rows of a sparse matrix in an HDF5 group, by slices; only where the rows begin is kept in memory."""
-
-    def __init__(self, group: Any, shape: tuple[int, int]) -> None:
-        self._numbers, self._columns = group["data"], group["indices"]
-        self._starts: NDArray[np.int64] = group["indptr"][:].astype(np.int64)
-        self.shape = shape
-        self.dtype = np.dtype(self._numbers.dtype)
-
-    def __getitem__(self, rows: slice) -> Any:
-        starts = self._starts[rows.start : rows.stop + 1]
-        part = slice(starts[0], starts[-1])
-        shape = (len(starts) - 1, self.shape[1])
-        return sparse.csr_array((self._numbers[part], self._columns[part], starts - starts[0]), shape=shape)
 
 
 def _anndata(data: Any) -> Source:
@@ -272,8 +249,10 @@ def _anndata(data: Any) -> Source:
     if sparse.issparse(values):
         return SparseSource(values)
     if hasattr(values, "group") and hasattr(values, "to_memory"):  # sparse, and in its file
-        by_rows = getattr(values, "format", "csr") == "csr" and not getattr(data, "is_view", False)
-        return SlicedSource(StoredRows(values.group, values.shape)) if by_rows else SparseSource(values.to_memory())
-    if getattr(data, "isbacked", False):
-        return SlicedSource(values)
-    return ArraySource(np.asarray(values))
+        is_small = sum(values.group[part].nbytes for part in ("data", "indices")) <= MEMORY_BYTES
+        by_rows = getattr(values, "format", "csr") == "csr"
+        return StoredSparseSource(values.group, values.shape) if by_rows and not is_small else SparseSource(values.to_memory())
+    if isinstance(values, np.ndarray):
+        return ArraySource(np.asarray(values))
+    rows = max(1, BLOCK_BYTES // (values.dtype.itemsize * max(1, values.shape[1])))  # dense, and in its file
+    return spooled((values[i : i + rows] for i in range(0, len(values), rows)), values.shape[1:], values.dtype)

@@ -86,6 +86,7 @@ def read_table(table: Table, columns: Sequence[str] | None = None, label_column:
         n_rows += batch.num_rows
     if spool is None:
         raise DataError(f"Expected samples in {table.name}, got a table without rows.")
+    pa.default_memory_pool().release_unused()  # it would keep what it needed for reading
     feature_names = [
         name if width == 1 else f"{name}[{i}]" for name, width in zip(names, widths, strict=True) for i in range(width)
     ]
@@ -206,8 +207,10 @@ def csv_table(path: Path, label_column: str | None = None) -> Table:
     def where(row: int) -> str:
         return f"line {row + 1 + has_header}"
 
-    def open_csv(types: dict[str, Any]) -> Any:
-        convert_options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=True)
+    def open_csv(types: dict[str, Any], wanted: list[str] | None = None) -> Any:
+        convert_options = pyarrow.csv.ConvertOptions(
+            column_types=types, strings_can_be_null=True, include_columns=wanted or names
+        )
         return pyarrow.csv.open_csv(path, read_options, parse_options, convert_options)
 
     if len(set(names)) < len(names):
@@ -229,7 +232,7 @@ def csv_table(path: Path, label_column: str | None = None) -> Table:
 
     def batches(wanted: list[str]) -> Iterator[Any]:
         with _told(path, names):
-            yield from open_csv(types)
+            yield from open_csv(types, wanted)
 
     return Table(str(path), schema, batches, where)
 
@@ -237,10 +240,17 @@ def csv_table(path: Path, label_column: str | None = None) -> Table:
 def _csv_type(kind: Any, is_label: bool) -> Any:
     """Whole numbers in the first lines may be followed by others."""
     if is_label:
-        return pa.string() if not pa.types.is_integer(kind) else pa.int64()
+        return pa.string()
     if pa.types.is_integer(kind) or pa.types.is_null(kind):
         return pa.float64()
     return kind
+
+
+def whole_numbers(labels: NDArray[Any] | None) -> NDArray[Any] | None:
+    """Labels as numbers if all of them are whole numbers, written as people do."""
+    if labels is None or not all(re.fullmatch(r"0|-?[1-9]\d{0,17}", label) for label in np.unique(labels).tolist()):
+        return labels
+    return labels.astype(np.int64)
 
 
 def _head_of(path: Path) -> str:

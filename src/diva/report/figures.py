@@ -146,7 +146,7 @@ def draw_map(figure: Any, findings: Findings, level: Any) -> None:
 
 def draw_images(figure: Any, findings: Findings) -> None:
     """A row for each cluster: nearest the centre, made by the model, least certain."""
-    clusters = findings.clusters[:MOST_ROWS]
+    clusters = findings.filled[:MOST_ROWS]
     gap = 1
     n_columns = 3 * N_IN_STRIP + 2 * gap
     _, height, width = findings.model._scaling.input_shape
@@ -214,7 +214,7 @@ def draw_differences(figure: Any, findings: Findings) -> None:
 
 def draw_sizes(figure: Any, findings: Findings) -> None:
     """Samples and mean confidence of each cluster."""
-    clusters = findings.clusters
+    clusters = findings.filled
     figure.set_size_inches(5, 0.17 * len(clusters) + 0.6)
     left, right = figure.subplots(1, 2, sharey=True)
     names = [str(c.number) for c in clusters]

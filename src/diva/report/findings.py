@@ -302,6 +302,11 @@ class Findings:
         """All clusters, by number."""
         return tuple(self._cluster(number) for number in range(self.model.n_clusters_))
 
+    @property
+    def filled(self) -> tuple[FoundCluster, ...]:
+        """Clusters that hold samples: a mixture may keep components that none is nearest to."""
+        return tuple(cluster for cluster in self.clusters if cluster.size > 0)
+
     def _cluster(self, number: int) -> FoundCluster:
         snapshot = self.snapshot
         members = np.flatnonzero(snapshot.clusters == number)
@@ -424,7 +429,7 @@ class Findings:
         history = self.history
         components = [record.n_components or None for record in history]
         clusters = [record.n_clusters for record in history]
-        top = max(1, *(k or 0 for k in components), *(k or 0 for k in clusters))
+        top = max([1, *(k or 0 for k in (*components, *clusters))])
 
         def moves(name: str, symbol: str, colour: str, counts: list[int], shift: float) -> Moves:
             moved = [i for i, n in enumerate(counts) if n]
@@ -472,10 +477,11 @@ class Findings:
 
     @cached_property
     def table_order(self) -> list[int]:
-        """Clusters in the order of the classes they hold, so that a contingency table has a diagonal."""
+        """Clusters with samples in the order of the classes they hold, so that a contingency table has a diagonal."""
         table = self.snapshot.table
         assert table is not None
-        return sorted(range(table.shape[1]), key=lambda k: (int(table[:, k].argmax()), -int(table[:, k].max())))
+        filled = np.flatnonzero(table.sum(axis=0)).tolist()
+        return sorted(filled, key=lambda k: (int(table[:, k].argmax()), -int(table[:, k].max())))
 
 
 def read_findings(run: str | os.PathLike[str], *, projection: str = "auto", model: DIVA | None = None) -> Findings:

@@ -39,7 +39,7 @@
     const { data: traces, layout, narrow = {} } = data.plots[id];
     const whole = withBase(layout);
     if (document.getElementById(id).clientWidth < 560) {
-      for (const [name, patch] of Object.entries(narrow)) Object.assign(whole[name], patch);
+      for (const [name, patch] of Object.entries(narrow)) whole[name] = patch instanceof Object ? { ...whole[name], ...patch } : patch;
       for (const note of whole.annotations ?? []) note.font = { ...note.font, size: 10 };
     }
     await Plotly.newPlot(id, traces, whole, config);
@@ -69,9 +69,9 @@
     const narrow = box.clientWidth < 560;
     const legend = members.length > 1 && members.length <= 30;
     const short = (name) => plain(name.length > 14 ? name.slice(0, 13) + "…" : name);
-    const annotations = members.length > 60 ? [] : Object.entries(level.middles).map(([group, [x, y]]) => ({
+    const annotations = members.length > 150 ? [] : Object.entries(level.middles).map(([group, [x, y]]) => ({
       x, y, text: `<b>${short(level.names[group])}</b>`, showarrow: false, bgcolor: "rgba(255,255,255,.85)", borderpad: 1,
-      font: { size: members.length > 30 ? 10 : 12 }, captureevents: false,
+      font: { size: members.length > 60 ? 9 : members.length > 30 ? 10 : 12 }, captureevents: false,
     }));
     const span = (values) => {
       let low = Infinity, high = -Infinity;

@@ -15,6 +15,7 @@ from diva.report.palette import colour_of, symbol_of, text_on
 from diva.report.pictures import make_sheet, png_uri
 from diva.report.plots import (
     MOST_BARS,
+    MOST_CELLS,
     Plot,
     contingency_plot,
     epochs_plot,
@@ -26,6 +27,7 @@ from diva.report.plots import (
 from diva.report.words import count, date, duration, escape, number, percent, plain
 
 MOST_CLUSTERS = 60  # galleries on one page
+FIRST_CLUSTERS = 20  # of them, those that are open at once
 
 METRICS = {
     "acc_one_to_one": (
@@ -207,18 +209,28 @@ def _unusual_features(findings: Findings) -> dict[str, Any]:
 
 def gallery_panel(findings: Findings) -> Panel:
     """Every cluster: its typical, generated and least certain members, or what sets it apart."""
-    largest = sorted(findings.clusters, key=lambda c: -c.size)[:MOST_CLUSTERS]
+    largest = sorted(findings.filled, key=lambda c: -c.size)[:MOST_CLUSTERS]
     card = _image_card if findings.is_image else _table_card
     note = (
         "Real members nearest the centre of their cluster, new ones made by the model, and the members it is least certain of."
         if findings.is_image
         else "What sets each cluster apart: the mean of a feature less its mean over all samples, in standard deviations."
     )
-    if left_out := len(findings.clusters) - len(largest):
+    if left_out := len(findings.filled) - len(largest):
         note += f" The {left_out:,} smallest clusters are left out."
-    cards = "".join(card(findings, cluster) for cluster in sorted(largest, key=lambda c: c.number))
     kind = "images" if findings.is_image else "rows"
-    return Panel("gallery", "Gallery of clusters", f'<p class="note">{note}</p><div class="cards {kind}">{cards}</div>')
+
+    def cards(clusters: Sequence[FoundCluster]) -> str:
+        return f'<div class="cards {kind}">{"".join(card(findings, cluster) for cluster in clusters)}</div>'
+
+    if len(largest) <= FIRST_CLUSTERS:
+        body = cards(sorted(largest, key=lambda c: c.number))
+    else:
+        note += " The largest come first."
+        more = count(len(largest) - FIRST_CLUSTERS, "more cluster")
+        body = cards(largest[:FIRST_CLUSTERS])
+        body += f"<details><summary>Show {more}</summary>{cards(largest[FIRST_CLUSTERS:])}</details>"
+    return Panel("gallery", "Gallery of clusters", f'<p class="note">{note}</p>{body}')
 
 
 def _card(cluster: FoundCluster, body: str) -> str:
@@ -300,8 +312,11 @@ def _table_card(findings: Findings, cluster: FoundCluster) -> str:
 
 def sizes_panel(findings: Findings) -> Panel:
     """How large and how certain each cluster is."""
-    label = f"Bar chart of the sizes and mean confidence of {count(len(findings.clusters), 'cluster')}"
-    return Panel("sizes", "Sizes and confidence", _plot_box("sizes-plot", label), {"sizes-plot": sizes_plot(findings)})
+    label = f"Bar chart of the sizes and mean confidence of {count(len(findings.filled), 'cluster')}"
+    empty = len(findings.clusters) - len(findings.filled)
+    note = f'<p class="note">{count(empty, "cluster")} without samples left out here and in the gallery.</p>' if empty else ""
+    body = note + _plot_box("sizes-plot", label)
+    return Panel("sizes", "Sizes and confidence", body, {"sizes-plot": sizes_plot(findings)})
 
 
 def agreement_panel(findings: Findings) -> Panel | None:
@@ -318,13 +333,14 @@ def agreement_panel(findings: Findings) -> Panel | None:
         for key, (title, words) in METRICS.items()
         if all(key in metrics[level] for level in levels)
     )
-    label = f"Contingency table of {len(names)} classes and {table.shape[1]} clusters"
+    n_columns = len(findings.table_order)
+    label = f"Contingency table of {len(names)} classes and {n_columns} clusters"
     body = (
         '<p class="note">Labels were only used to look at the result, never to find it.</p>'
         f'<div class="scroll"><table class="metrics"><thead><tr><th scope="col">Metric</th>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div><h3>Classes against clusters</h3>"
         '<p class="note">Samples of each class in each cluster; the darker, the larger the share of the cluster.</p>'
-        + _plot_box("contingency-plot", label, table.shape[1])
+        + _plot_box("contingency-plot", label, n_columns if table.shape[0] * n_columns <= MOST_CELLS else 0)
     )
     return Panel("agreement", "Agreement with the labels", body, {"contingency-plot": contingency_plot(findings)})
 

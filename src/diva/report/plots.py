@@ -30,7 +30,7 @@ MOST_CELLS = 900  # of a contingency table that is annotated
 
 def sizes_plot(findings: Findings) -> Plot:
     """Samples and mean confidence of each cluster, as bars side by side."""
-    clusters = findings.clusters
+    clusters = findings.filled
     largest = max(1, *(c.size for c in clusters), 0)
     bar = {
         "type": "bar",
@@ -47,15 +47,23 @@ def sizes_plot(findings: Findings) -> Plot:
     }
     confidence = {
         "x": [round(c.confidence, 4) for c in clusters],
-        "text": [percent(c.confidence) for c in clusters],
+        "text": [percent(c.confidence).replace("over ", ">") for c in clusters],
         "xaxis": "x2",
         "hovertemplate": "%{y}: mean confidence %{x:.3f}<extra></extra>",
     }
     return {
         "data": [bar | sizes, bar | confidence],
         "layout": {
-            "height": rows_height(len(clusters), 24),
-            "yaxis": {"autorange": "reversed", "automargin": True, "type": "category", "ticklen": 4, "showgrid": False},
+            "height": rows_height(len(clusters), 24 if len(clusters) <= 40 else 15),
+            "yaxis": {
+                "autorange": "reversed",
+                "automargin": True,
+                "type": "category",
+                "dtick": 1,
+                "ticklen": 4,
+                "showgrid": False,
+            }
+            | ({} if len(clusters) <= 40 else {"tickfont": {"size": 10}}),
             "xaxis": {
                 "title": {"text": "samples"},
                 "domain": [0, 0.52],
@@ -65,7 +73,7 @@ def sizes_plot(findings: Findings) -> Plot:
             "xaxis2": {
                 "title": {"text": "mean confidence"},
                 "domain": [0.58, 1],
-                "range": [0, 1.36],
+                "range": [0, 1.4],
                 "tickvals": [0, 0.5, 1],
                 "ticktext": ["0 %", "50 %", "100 %"],
             },
@@ -108,13 +116,14 @@ def contingency_plot(findings: Findings) -> Plot:
         "showscale": False,
         "hovertemplate": "cluster %{x}, %{customdata}<br>%{z:.1%} of the cluster<extra></extra>",
     }
-    if counts.size <= MOST_CELLS:
+    is_small = counts.size <= MOST_CELLS
+    if is_small:
         text = [[f"{n:,}" if n else "" for n in line] for line in counts.tolist()]
         heat |= {"text": text, "texttemplate": "%{text}", "textfont": {"size": 12}}
     return {
         "data": [heat],
         "layout": {
-            "height": rows_height(len(names), 30),
+            "height": rows_height(len(names), 30 if is_small else 11),
             "xaxis": {"title": {"text": "cluster"}, "type": "category", "automargin": True, "showgrid": False, "tickangle": 0},
             "yaxis": {
                 "title": {"text": "class", "standoff": 8},
@@ -124,6 +133,7 @@ def contingency_plot(findings: Findings) -> Plot:
                 "automargin": True,
                 "showgrid": False,
                 "ticklen": 4,
+                "tickfont": {"size": 13 if is_small else 9},
             },
         },
     }
@@ -242,8 +252,8 @@ def epochs_plot(findings: Findings) -> Plot:
             "height": 470,
             "hovermode": "x unified",
             "showlegend": True,
-            "margin": {"t": 26, "b": 90},
-            "legend": {"orientation": "h", "y": -0.14, "x": 0, "yanchor": "top"},
+            "margin": {"t": 26, "b": 86},
+            "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
             "xaxis": {
                 "title": {"text": "epoch", "standoff": 4},
                 "anchor": "y2",
@@ -268,6 +278,7 @@ def epochs_plot(findings: Findings) -> Plot:
                 for phase, first, _ in findings.phases
             ],
         },
+        "narrow": {"height": 540, "margin": {"t": 26, "b": 166}},
     }
 
 

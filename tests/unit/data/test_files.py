@@ -668,6 +668,33 @@ def test_a_missing_label_is_named(tmp_path):
         open_path(path, label_column="y")
 
 
+def test_labels_that_begin_with_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "HEAD_BYTES", 64)
+    kinds = ["1"] * 40 + ["one"]
+    pd.DataFrame({"a": np.arange(41.0), "y": kinds}).to_csv(tmp_path / "x.csv", index=False)
+    assert open_path(tmp_path / "x.csv", label_column="y").labels.tolist() == kinds
+
+
+def test_text_in_columns_that_are_not_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "HEAD_BYTES", 64)
+    pd.DataFrame({"a": np.arange(41.0), "y": ["1"] * 40 + ["one"]}).to_csv(tmp_path / "x.csv", index=False)
+    np.testing.assert_array_equal(everything(open_path(tmp_path / "x.csv", columns=["a"]).source)[:, 0], np.arange(41.0))
+
+
+@pytest.mark.parametrize("path", ["", "x" * 5000 + ".csv", "a\0b.csv"])
+def test_what_is_no_path(path):
+    with pytest.raises(DataError, match="path"):
+        open_path(path)
+
+
+def test_names(tmp_path):
+    for name, title in [("x.csv", "x"), ("y.csv.gz", "y")]:
+        frame().to_csv(tmp_path / name, index=False)
+        assert open_path(tmp_path / name).name == title
+    assert open_path(write_idx_packed(tmp_path)[0]).name == "train-images-idx3-ubyte"
+    assert open_path(write_parquet_parts(tmp_path)[0]).name == tmp_path.name
+
+
 def test_labels_in_another_encoding(tmp_path):
     path = put("x.csv", b"a,y\n1,\xe9t\xe9\n")(tmp_path)
     with pytest.raises(DataError, match="UTF-8"):

@@ -12,8 +12,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from diva import DIVA
-from diva.data import Source, SparseSource
-from diva.data.objects import SlicedSource, source_from_object
+from diva.data import Source, SparseSource, objects
+from diva.data.objects import StoredSparseSource, source_from_object
 from diva.data.opening import open_samples
 from diva.exceptions import DataError
 
@@ -61,10 +61,13 @@ def test_rows_of_a_sparse_matrix_are_as_small_as_they_can_be(dtype, expected):
     assert_like(source, values)
 
 
-def test_sparse_rows_give_the_same_model():
-    model, same = DIVA(**TINY).fit(sparse.csr_array(ROWS)), DIVA(**TINY).fit(ROWS)
+@pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array"])
+def test_sparse_rows_give_the_same_model(kind):
+    data = getattr(sparse, kind)(ROWS)
+    model, same = DIVA(**TINY).fit(data), DIVA(**TINY).fit(ROWS)
     np.testing.assert_array_equal(model.labels_, same.labels_)
-    np.testing.assert_array_equal(model.transform(sparse.coo_matrix(ROWS)), same.transform(ROWS))
+    for method in ("transform", "predict", "predict_proba", "score_samples"):
+        np.testing.assert_array_equal(getattr(model, method)(data), getattr(same, method)(ROWS))
     assert model.n_features_in_ == 5
 
 
@@ -149,6 +152,15 @@ def test_other_objects_are_left_alone():
     assert source_from_object(frame()) is None
 
 
+# --- large indices
+
+
+def test_sparse_rows_with_large_indices():
+    data = sparse.csr_array(ROWS)
+    data.indices, data.indptr = data.indices.astype(np.int64), data.indptr.astype(np.int64)
+    assert_like(SparseSource(data), ROWS)
+
+
 # --- AnnData
 
 
@@ -165,7 +177,7 @@ def test_anndata(make, anndata):
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix, sparse.csc_matrix], ids=["dense", "rows", "columns"])
-def test_anndata_that_stays_in_its_file(make, anndata, tmp_path):
+def test_anndata_that_stays_in_its_file(make, anndata, tmp_path, monkeypatch):
     path = tmp_path / "x.h5ad"
     written = anndata.AnnData(make(ROWS.astype(np.float32)))
     for table in (written.obs, written.var):  # not every version writes the strings of pandas 3
@@ -173,7 +185,11 @@ def test_anndata_that_stays_in_its_file(make, anndata, tmp_path):
     written.write_h5ad(path)
     data = anndata.read_h5ad(path, backed="r")
     source = open_samples(Model(), data, reset=True)
-    assert isinstance(source, SparseSource if make is sparse.csc_matrix else SlicedSource)
+    assert_like(source, ROWS.astype(np.float32))
+    monkeypatch.setattr(objects, "MEMORY_BYTES", 0)
+    monkeypatch.setattr(objects, "BLOCK_BYTES", 50)
+    source = open_samples(Model(), data, reset=True)
+    assert isinstance(source, StoredSparseSource) == (make is sparse.csr_matrix)
     assert_like(source, ROWS.astype(np.float32))
     data.file.close()
     assert_like(open_samples(Model(), path, reset=True), ROWS.astype(np.float32))
@@ -201,7 +217,8 @@ def png(value):
     return {"bytes": file.getvalue(), "path": None}
 
 
-def test_columns_of_huggingface(datasets):
+def test_columns_of_huggingface(datasets, monkeypatch):
+    monkeypatch.setattr(objects, "BLOCK_BYTES", 50)
     data = datasets.Dataset.from_dict({"a": ROWS[:, 0], "b": ROWS[:, 1], "label": ["x"] * len(ROWS)})
     assert_like(open_samples(Model(), data, reset=True), ROWS[:, :2])
 
@@ -229,16 +246,18 @@ def test_images_of_huggingface(datasets):
 def test_huggingface_that_cannot_be_used(datasets):
     one = datasets.Dataset.from_dict({"text": ["a", "b"]})
     ragged = datasets.Dataset.from_dict({"v": [[1.0, 2.0], [1.0]]})
+    missing = datasets.Dataset.from_dict({"v": [1.0, None]})
     later = datasets.Dataset.from_dict({"v": [[1.0, 2.0], [1.0]]}).select([0, 0, 1])
     for data, match in [
         (one, "numbers in column 'text'"),
         (ragged, "'v'"),
         (later, "'v'"),
+        (missing, "'v'|NaN"),
         (datasets.DatasetDict({"train": one, "test": one}), "one split, got 'train', 'test'"),
         (one.select([]), "got none"),
         (datasets.Dataset.from_dict({"label": [1, 2]}), "images or numbers, got 'label'"),
     ]:
-        with pytest.raises(DataError, match=match):
+        with pytest.raises(ValueError, match=match):
             open_samples(Model(), data, reset=True)
     with pytest.raises(TypeError, match="with a length"):
         open_samples(Model(), one.to_iterable_dataset(), reset=True)
