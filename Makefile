@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint format bench clean
+.PHONY: demo test test-slow lint format bench docs clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -33,5 +33,10 @@ format: $(READY)
 bench: $(READY)  ## every figure of docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
+docs: $(READY)  ## the documentation as a site: site/index.html
+	$(BIN)/python docs/make_commands.py
+	$(BIN)/python docs/make_diagrams.py
+	$(BIN)/python -m mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache

@@ -88,7 +88,7 @@ class Agreement:
 
 
 def acc_one_to_one(classes: ArrayLike, clusters: ArrayLike) -> float:
-    """One-to-one accuracy, the headline; see :class:`Agreement`.
+    """One-to-one accuracy, the headline; see ``Agreement``.
 
     >>> acc_one_to_one([0, 0, 1, 1], [5, 5, 7, 8])
     0.75

@@ -21,14 +21,14 @@ def load(
 ) -> DIVA | DPMixture:
     """Read a model that ``save`` wrote.
 
+    Nothing in the file is executed. A damaged file, one of another version, or one that is no model at all is rejected with a
+    ``ModelFileError`` that names it.
+
     Parameters
     ----------
     path : str or path-like
     encoder, decoder : nn.Module, optional
         Networks of your own, if the model was fitted with them: the file holds their weights, not their code.
-
-    Nothing in the file is executed. A damaged file, one of another version, or one that is no model at all is rejected with a
-    :class:`~diva.exceptions.ModelFileError` that names it.
     """
     archive = read_archive(path, kinds=(*KINDS, CHECKPOINT_KIND))
     if archive.kind == CHECKPOINT_KIND:
