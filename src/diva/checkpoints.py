@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -78,7 +79,13 @@ class RunFolder:
         with file:
             if not _lock(file):
                 raise RunBusyError(f"Another process works in {self.path}. Wait for it, stop it, or choose another run_dir.")
-            yield  # the lock goes with the process, however it ends
+            try:
+                yield  # the lock goes with the process, however it ends
+            finally:
+                if os.listdir(self.path) == [LOCK]:  # nothing came of it
+                    (self.path / LOCK).unlink()
+                    with suppress(OSError):
+                        self.path.rmdir()
 
     def start(self, config: dict[str, Any]) -> None:
         """Make the folder and write the configuration.

@@ -151,6 +151,8 @@ def show_summary(said: dict[str, Any]) -> None:
             f"normalized mutual information {found['nmi']:.3f} (labels were not learnt from)"
         )
     output.print(f"Learnt for            {duration(said['seconds'])}, {said['epochs']} epochs")
+    for warning in said.get("warnings", ()):
+        output.print(f"Note                  {warning}", soft_wrap=True, style="yellow")
     output.print(f"Run                   {said['run']}", soft_wrap=True)
     if said["report"]:
         output.print(f"Report                {said['report']}", soft_wrap=True)

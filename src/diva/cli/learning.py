@@ -7,6 +7,7 @@ import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +19,10 @@ from diva.cli.errors import INTERRUPTED, Stopped, UsageError, for_people
 from diva.cli.runs import new_run
 from diva.cli.sources import OpenedData, SourceSpec, open_spec, specify
 from diva.estimator import DIVA
+from diva.exceptions import ComponentLimitWarning
 from diva.report import write_report
 from diva.snapshot import SNAPSHOT, take_snapshot
+from diva.training import EpochRecord
 
 Source = Annotated[
     str, typer.Argument(help="A data set (see `diva data list`), .npy, .npz, .csv, .parquet, .idx.gz, or a folder of images.")
@@ -29,7 +32,7 @@ Config = Annotated[Path | None, typer.Option("--config", "-c", help="TOML file w
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 Report = Annotated[bool, typer.Option(help="Write RUN/report.html at the end.")]
 Split = Annotated[str, typer.Option(help="Part of a named data set: train or test.")]
-Columns = Annotated[str | None, typer.Option(help="Columns of a table to use, such as a,b,c; all numeric ones by default.")]
+Columns = Annotated[str | None, typer.Option(help="Columns of a table, such as a,b,c; all but the label column by default.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Column with known classes: to compare with, never learnt from.")]
 Labels = Annotated[str | None, typer.Option(help="File with known classes: .npy, or text with one a line.")]
 ImageSize = Annotated[str | None, typer.Option(help="Resize images to HEIGHT,WIDTH, both divisible by 4.", metavar="H,W")]
@@ -85,6 +88,7 @@ parameters.add_flags(fit)
 
 def resume(
     run: Annotated[Path, typer.Argument(help="Folder of a run that was interrupted.")],
+    source: Annotated[str | None, typer.Option(help="Where the data are now, if they were moved.")] = None,
     report: Report = True,
     as_json: Json = False,
 ) -> None:
@@ -100,6 +104,8 @@ def resume(
         spec = SourceSpec.read(run)
         if (run / MODEL).exists() and (run / SNAPSHOT).exists():
             raise UsageError(f"The run in {str(run)!r} is complete. See `diva report {run}` and `diva predict {run} SOURCE`.")
+        if source is not None:
+            spec = replace(spec, source=specify(source).source)
         learn(run, spec, open_spec(spec), stored_params(run), resume=True, with_report=report, as_json=as_json)
 
 
@@ -131,28 +137,42 @@ def learn(
     """Fit in the folder of a run, and write there all that belongs to it."""
     if data.fidelity and data.fidelity != "as published":
         console.note(f"{data.name}: {data.fidelity}")
+    begins = Beginning(spec, run)
     try:
-        with stopping_at_once(), console.EpochProgress() as progress, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the summary says what matters
-            run.mkdir(parents=True, exist_ok=True)
-            if not resume:
-                spec.write(run)
-            model = DIVA(**params, run_dir=run, resume=resume, callbacks=[progress])
+        with stopping_at_once(), console.EpochProgress() as progress, warnings.catch_warnings(record=True) as warned:
+            model = DIVA(**params, run_dir=run, resume=resume, callbacks=[begins, progress])
             progress.watch(model)
             model.fit(data.source)
             snapshot = take_snapshot(model, data.source, name=data.name, labels=data.labels, feature_names=data.feature_names)
             snapshot.save(run / SNAPSHOT)
     except Stopped:
         saved = (run / CHECKPOINT).exists()
-        how = f"Go on with: diva resume {run}" if saved else f"No epoch was finished; {run} holds nothing to go on from."
+        how = f"Go on with: diva resume {run}" if saved else "No epoch was finished, so there is nothing to go on from."
         console.errors.print(f"Stopped. {how}", soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
     path = str(write_report(run)) if with_report else None
     said = console.summary(model, snapshot, str(run), path)
+    said["warnings"] = list(dict.fromkeys(str(w.message) for w in warned if issubclass(w.category, ComponentLimitWarning)))
     if as_json:
         print(json.dumps(said))
     else:
         console.show_summary(said)
+
+
+class Beginning:
+    """A callback that notes in the folder of a run what its data are, as soon as it is sure that they can be learnt from."""
+
+    def __init__(self, spec: SourceSpec, run: Path) -> None:
+        self._spec, self._run, self._noted = spec, run, False
+
+    def on_step(self, step: int, n_steps: int) -> None:
+        """Write it once, after the first step."""
+        if not self._noted:
+            self._spec.write(self._run)
+            self._noted = True
+
+    def __call__(self, model: DIVA, record: EpochRecord) -> None:
+        """Epochs are not its business."""
 
 
 @contextmanager

@@ -34,7 +34,9 @@ def new_run(out: Path | None, name: str, overwrite: bool) -> Path:
         raise UsageError(f"{str(out)!r} is a file; --out should be the folder of a run.")
     if (out / CHECKPOINT).exists() or (out / MODEL).exists():
         if not overwrite:
-            raise UsageError(f"{str(out)!r} already holds a run. Go on with `diva resume {out}`, or pass --overwrite.")
+            done = (out / MODEL).exists() and (out / SNAPSHOT).exists()
+            how = "Choose another folder" if done else f"Go on with `diva resume {out}`"
+            raise UsageError(f"{str(out)!r} already holds a run. {how}, or pass --overwrite.")
         with RunFolder(out).locked():
             for made in MADE:
                 (out / made).unlink(missing_ok=True)

@@ -395,8 +395,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             )
         if fit.crowded or fit.state.n_components >= self.max_components > 1:
             warnings.warn(
-                f"The mixture has reached max_components={self.max_components} and may want more. Raise it, lower the "
-                "concentration, or check the data for duplicates and extreme values.",
+                f"The mixture has reached max_components={self.max_components} and may want more. Raise it, raise "
+                "covariance_scale, or check the data for duplicates and extreme values.",
                 ComponentLimitWarning,
                 stacklevel=4,
             )

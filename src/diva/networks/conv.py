@@ -12,8 +12,8 @@ def check_image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     channels, height, width = shape
     if height % 4 or width % 4 or min(shape) < 1:
         raise ValueError(
-            f"Images should have a height and width divisible by 4, got {height} x {width}. Crop, pad or resize them, pass "
-            "an encoder and decoder of your own, or pass rows of numbers instead of images."
+            f"Images should have a height and width divisible by 4, got {height} x {width}. Crop, pad or resize them "
+            "(diva fit --image-size), pass an encoder and decoder of your own, or pass rows of numbers instead of images."
         )
     return channels, height, width
 
