@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from PIL import Image
 
 from diva.archive import write_atomically
 from diva.cli import console
@@ -24,6 +23,7 @@ from diva.data.files import is_table
 from diva.estimator import DIVA
 from diva.metrics import Agreement
 from diva.report import write_figures, write_report
+from diva.report.pictures import contact_sheet, to_pictures
 from diva.snapshot import SNAPSHOT, Snapshot
 
 PREDICTED_AT_ONCE = 4096
@@ -182,27 +182,11 @@ def _write_samples(
     if out.suffix == ".npy":
         np.save(buffer, values)
     else:
-        contact_sheet(values, model).save(buffer, format="PNG")
+        scaling = model._scaling
+        low, high = (float(scaling.offset + sign * scaling.unit) for sign in (-1, 1))
+        pictures = to_pictures(values, scaling.input_shape, scaling.channels_last, (low, high))
+        contact_sheet(pictures).save(buffer, format="PNG")
     write_atomically(out, buffer.getvalue())
-
-
-def contact_sheet(values: NDArray[np.float32], model: DIVA) -> Image.Image:
-    """Images side by side in a square."""
-    channels, height, width = model._scaling.input_shape
-    low, high = (float(model._scaling.offset + sign * model._scaling.unit) for sign in (-1, 1))
-    shown = np.clip(255 * (values - low) / (high - low), 0, 255).astype(np.uint8)
-    if channels > 1 and not model._scaling.channels_last:
-        shown = shown.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
-    shown = shown.reshape(-1, height, width, channels)[..., : 3 if channels >= 3 else 1]
-    n_columns = int(np.ceil(np.sqrt(len(shown))))
-    n_rows = -(-len(shown) // n_columns)
-    sheet = np.full((n_rows * (height + 1) - 1, n_columns * (width + 1) - 1, shown.shape[3]), 255, np.uint8)
-    for i, image in enumerate(shown):
-        top, left = (i // n_columns) * (height + 1), (i % n_columns) * (width + 1)
-        sheet[top : top + height, left : left + width] = image
-    picture = Image.fromarray(sheet.squeeze())
-    scale = max(1, 96 // max(height, width))
-    return picture.resize((picture.width * scale, picture.height * scale), Image.Resampling.NEAREST)
 
 
 def report(

@@ -83,15 +83,29 @@ def make_sheet(pictures: NDArray[np.uint8], most_bytes: int = SHEET_BYTES) -> Sh
         small = _all_shrunk(pictures, size)
         n, height, width = small.shape[:3]
         columns = ceil(sqrt(n * height / width))
-        rows = ceil(n / columns)
-        cells = np.zeros((rows * columns, *small.shape[1:]), dtype=np.uint8)
-        cells[:n] = small
-        grid = cells.reshape(rows, columns, *small.shape[1:]).swapaxes(1, 2)
-        image = Image.fromarray(np.ascontiguousarray(grid.reshape(rows * height, columns * width, *small.shape[3:])))
+        image = Image.fromarray(_tiled(small, columns))
         for content, kind in _encodings(image):
             if len(content) * 4 / 3 <= most_bytes or size <= 8:
-                return Sheet(data_uri(content, kind), width, height, columns, rows)
+                return Sheet(data_uri(content, kind), width, height, columns, ceil(n / columns))
         size = size * 3 // 4
+
+
+def contact_sheet(pictures: NDArray[np.uint8], least: int = GALLERY_PIXELS) -> Image.Image:
+    """Pictures side by side in about a square, thin white lines between them, each enlarged to about so many pixels."""
+    padding = ((0, 0), (0, 1), (0, 1), (0, 0))[: pictures.ndim]
+    grid = _tiled(np.pad(pictures, padding, constant_values=255), ceil(sqrt(len(pictures))), blank=255)[:-1, :-1]
+    scale = max(1, least // max(pictures.shape[1:3]))
+    return Image.fromarray(np.ascontiguousarray(grid.repeat(scale, axis=0).repeat(scale, axis=1)))
+
+
+def _tiled(pictures: NDArray[np.uint8], columns: int, blank: int = 0) -> NDArray[np.uint8]:
+    """Pictures row by row in one array."""
+    n, height, width = pictures.shape[:3]
+    rows = ceil(n / columns)
+    cells = np.full((rows * columns, *pictures.shape[1:]), blank, dtype=np.uint8)
+    cells[:n] = pictures
+    grid = cells.reshape(rows, columns, *pictures.shape[1:]).swapaxes(1, 2)
+    return np.ascontiguousarray(grid.reshape(rows * height, columns * width, *pictures.shape[3:]))
 
 
 def _encodings(image: Image.Image) -> Iterator[tuple[bytes, str]]:
