@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint format bench docs clean
+.PHONY: screenshots demo test test-slow lint format bench docs clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -37,6 +37,9 @@ docs: $(READY)  ## the documentation as a site: site/index.html
 	$(BIN)/python docs/make_commands.py
 	$(BIN)/python docs/make_diagrams.py
 	$(BIN)/python -m mkdocs build --strict
+
+screenshots: $(READY)  ## pictures of the terminal and of the report in the docs; needs Chromium
+	$(BIN)/python docs/make_screenshots.py
 
 clean:
 	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache

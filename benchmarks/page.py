@@ -14,6 +14,7 @@ ORDER = (
     "diva_threads",
     "training_literal",
     "training_overhead",
+    "report",
     "recovery",
     "lap",
     "fit",
