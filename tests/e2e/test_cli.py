@@ -194,6 +194,14 @@ def test_columns_may_come_in_another_order(finished, tmp_path):
     assert Path("a.csv").read_text() == Path("b.csv").read_text()
 
 
+def test_columns_of_vectors_are_found_again(tmp_path):
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(ROWS.reshape(-1)), 6)
+    pyarrow.parquet.write_table(pa.table({"v": vectors}), "v.parquet")
+    assert run("fit", "v.parquet", "--out", "run", "--no-report", *TINY).exit_code == 0
+    result = run("predict", "run", "v.parquet")
+    assert result.exit_code == 0, result.output
+
+
 @pytest.mark.parametrize("name", ["s.npy", "s.csv"])
 def test_samples_of_rows(finished, name):
     assert run("sample", finished, "-n", 5, "--out", name).exit_code == 0

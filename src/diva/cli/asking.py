@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,7 +58,7 @@ def predict(
             raise UsageError(f"--out should end in .parquet or .csv, got {str(out)!r}.")
         chosen = None if columns is None else tuple(name.strip() for name in columns.split(","))
         if chosen is None and is_table(source):
-            chosen = _feature_names(run)  # so that columns may come in another order, and others beside them
+            chosen = _columns(_feature_names(run))  # so that they may come in another order, and others beside them
         data = open_spec(
             specify(
                 source,
@@ -106,6 +107,13 @@ def _feature_names(run: Path) -> tuple[str, ...] | None:
     snapshot = _snapshot(run)
     names = None if snapshot is None else snapshot.about["feature_names"]
     return None if names is None else tuple(names)
+
+
+def _columns(features: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Columns of a table that these features came from: a column of vectors gives several, numbered in brackets."""
+    if features is None:
+        return None
+    return tuple(dict.fromkeys(re.sub(r"\[\d+\]$", "", name) for name in features))
 
 
 def _write_predictions(
