@@ -3,6 +3,7 @@
 Nothing that a file holds is ever executed: reading parses JSON and copies numbers, and refuses everything else.
 """
 
+import errno
 import hashlib
 import json
 import math
@@ -76,6 +77,10 @@ def write_archive(path: AnyPath, kind: str, document: dict[str, Any], tensors: T
 def write_atomically(target: Path, content: bytes, shown: AnyPath | None = None) -> None:
     """Write a file whole or not at all: to a temporary file, synced, then renamed; ``shown`` is its name in messages."""
     path = target if shown is None else shown
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            errno.ENOENT, f"Could not write {os.fspath(path)!r}: its folder does not exist. Create it first."
+        )
     temporary = target.parent / f".diva-{uuid.uuid4().hex}.tmp"
     try:
         with open(temporary, "xb") as file:

@@ -67,7 +67,10 @@ def check_params(model: Any) -> None:
     if not callable(model.augmentation) and not named:
         raise ValueError(f"augmentation should be one of {AUGMENTATIONS} or a callable, got {model.augmentation!r}.")
     _check_networks(model)
-    check_random_state(model.random_state)
+    try:
+        check_random_state(model.random_state)
+    except ValueError:
+        raise ValueError(f"random_state should be a whole number from 0 to 4294967295, got {model.random_state!r}.") from None
     check_device(model.device)
 
 

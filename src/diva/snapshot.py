@@ -56,7 +56,7 @@ class Snapshot:
         Of the samples kept.
     about : dict
         Plain facts: ``n_samples`` (of all), ``is_image``, ``channels_last``, ``value_range`` (two numbers, of images),
-        ``feature_names`` (list or None), ``class_names`` (list or None), ``source`` (what the data were called),
+        ``feature_names``, ``columns`` (of a table) and ``class_names`` (list or None), ``source`` (what the data were called),
         ``metrics`` (level -> name -> value, or None), ``versions``, ``seconds``, ``finished`` (ISO date).
     """
 
@@ -102,6 +102,7 @@ def take_snapshot(
     name: str,
     labels: Sequence[Any] | NDArray[Any] | None = None,
     feature_names: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Snapshot:
     """Look at the samples that a model was fitted on.
 
@@ -115,6 +116,8 @@ def take_snapshot(
     labels : sequence of length n_samples, optional
         True classes, to be compared with what was found.
     feature_names : sequence of str, optional
+    columns : sequence of str, optional
+        Of the table the samples came from; fewer than features if some hold vectors.
     """
     index = choose_samples(len(source), source.take(np.arange(1)).nbytes)
     part = PartOfSource(source, index)
@@ -128,6 +131,7 @@ def take_snapshot(
         "channels_last": scaling.channels_last,
         "value_range": [float(scaling.offset[0] + sign * scaling.unit[0]) for sign in (-1, 1)] if scaling.is_image else None,
         "feature_names": None if feature_names is None else [str(feature) for feature in feature_names],
+        "columns": None if columns is None else [str(column) for column in columns],
         "class_names": None,
         "source": name,
         "metrics": None,

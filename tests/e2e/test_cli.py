@@ -378,6 +378,28 @@ def other_features() -> None:
     np.save("b.npy", ROWS[:, :3])
 
 
+def csv_run() -> None:
+    csv(Path())
+    assert run("fit", "rows.csv", "--out", "run", "--no-report", *TINY).exit_code == 0
+
+
+def channels_first() -> None:
+    np.save("first.npy", np.zeros((20, 3, 8, 8), np.uint8))
+
+
+def other_units() -> None:
+    np.save("deep.npy", (IMAGES.astype(np.uint16) * 257))
+    assert run("fit", "deep.npy", "--out", "run", "--no-report", *TINY).exit_code == 0
+    np.save("dark.npy", IMAGES)
+
+
+def moved_data() -> None:
+    finished_run()
+    for name in ("model.diva", SNAPSHOT):
+        Path("run", name).unlink()
+    Path("rows.npy").rename("elsewhere.npy")
+
+
 BAD: dict[str, tuple[Callable[[], Any], list[str], int, str]] = {
     "missing file": (rows, ["fit", "rowz.npy"], 1, "Did you mean"),
     "missing folder": (nothing, ["fit", "nowhere/x.npy"], 1, "does not exist"),
@@ -426,6 +448,22 @@ BAD: dict[str, tuple[Callable[[], Any], list[str], int, str]] = {
         2,
         "n_epochs",
     ),
+    "config of the wrong kind": (rows_and("p.toml", "diva = 3"), ["fit", "rows.npy", "-c", "p.toml"], 2, "p.toml"),
+    "seed below 0": (rows, ["fit", "rows.npy", "--random-state", "-1"], 2, "--random-state should be"),
+    "standard input": (nothing, ["fit", "-"], 2, "standard input"),
+    "out without a name": (rows, ["fit", "rows.npy", "--out", ""], 2, "--out"),
+    "key of no npz": (rows, ["fit", "rows.npy", "--key", "x"], 2, "--key"),
+    "image size of rows": (rows, ["fit", "rows.npy", "--image-size", "8,8"], 2, "folders of images"),
+    "labels given twice": (csv_here, ["fit", "rows.csv", "--labels", "a.npy", "--label-column", "f0"], 2, "not both"),
+    "labels to learn from": (csv_here, ["fit", "rows.csv", "--columns", "f0,f1", "--label-column", "f1"], 2, "label column"),
+    "a label is missing": (rows_and("l.txt", "a\n\nb\n"), ["fit", "rows.npy", "--labels", "l.txt"], 1, "Label 2"),
+    "names not in UTF-8": (write("a.csv", "gr\u00f6\u00dfe,b\n1,2\n3,4\n".encode("latin-1")), ["fit", "a.csv"], 1, "UTF-8"),
+    "channels first": (channels_first, ["fit", "first.npy"], 1, "channels first"),
+    "images in other units": (other_units, ["predict", "run", "dark.npy"], 1, "from 0 to 61680"),
+    "predict over the data": (csv_run, ["predict", "run", "rows.csv", "--out", "rows.csv"], 2, "the data themselves"),
+    "a file of the user in the way": (rows_and("run/config.json", "{}"), ["fit", "rows.npy", "--out", "run"], 2, "config.json"),
+    "report into no folder": (finished_run, ["report", "run", "--out", "no/page.html"], 1, "folder does not exist"),
+    "data of a run are gone": (moved_data, ["resume", "run"], 2, "--source"),
     "predict without a run": (rows, ["predict", "run", "rows.npy"], 2, "no run folder"),
     "predict from a damaged model": (damaged_model, ["predict", "run", "rows.npy"], 1, "model.diva"),
     "predict to a strange file": (finished_run, ["predict", "run", "rows.npy", "--out", "p.xlsx"], 2, r"\.parquet or \.csv"),
@@ -458,6 +496,49 @@ def test_bad_input_ends_in_a_paragraph(case):
     assert len(message) < 900
     after = set(Path().rglob("*"))
     assert after == before, f"left {after - before}"
+
+
+def test_an_old_run_survives_until_the_new_one_has_begun():
+    finished_run()
+    before = {path.name: path.read_bytes() for path in Path("run").iterdir()}
+    np.save("one.npy", ROWS[:1])
+    assert run("fit", "one.npy", "--out", "run", "--overwrite", *TINY).exit_code == 1
+    assert {path.name: path.read_bytes() for path in Path("run").iterdir()} == before
+    assert run("fit", "rows.npy", "--out", "run", "--overwrite", "--no-report", *TINY, "--random-state", 1).exit_code == 0
+    assert set(os.listdir("run")) == set(before)
+    assert Path("run/model.diva").read_bytes() != before["model.diva"]
+
+
+def test_data_that_were_moved_are_found_with_source():
+    moved_data()
+    result = run("resume", "run", "--source", "elsewhere.npy", "--no-report")
+    assert result.exit_code == 0, result.output
+
+
+def test_links_in_a_circle_count_once(tmp_path):
+    pictures = image_folder(tmp_path)
+    (pictures / "even" / "again").symlink_to(pictures)
+    said = json.loads(run("fit", pictures, "--out", "run", "--json", "--no-report", *TINY).stdout)
+    assert said["n_samples"] == 60
+
+
+def test_a_feature_may_be_called_cluster():
+    Path("a.csv").write_text("cluster,b\n" + "\n".join(f"{a},{b}" for a, b in ROWS[:, :2]))
+    assert run("fit", "a.csv", "--out", "run", "--no-report", *TINY).exit_code == 0
+    assert run("sample", "run", "--out", "s.csv").exit_code == 0
+    assert pyarrow.csv.read_csv("s.csv").column_names == ["cluster of diva", "cluster", "b"]
+
+
+def test_names_in_brackets_are_names(tmp_path):
+    Path("a.csv").write_text("x[0],b\n" + "\n".join(f"{a},{b}" for a, b in ROWS[:, :2]))
+    assert run("fit", "a.csv", "--out", "run", "--no-report", *TINY).exit_code == 0
+    assert run("predict", "run", "a.csv").exit_code == 0
+
+
+def test_images_are_resized_as_for_the_fit(tmp_path):
+    pictures = image_folder(tmp_path)
+    assert run("fit", pictures, "--image-size", "12,12", "--out", "run", "--no-report", *TINY).exit_code == 0
+    assert run("predict", "run", pictures).exit_code == 0
 
 
 def test_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import re
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from diva.cli import console
 from diva.cli.errors import UsageError, for_people
 from diva.cli.learning import Columns, ImageSize, Json, Key, Limit, Split, choice, size
 from diva.cli.runs import open_model
-from diva.cli.sources import OpenedData, open_spec, specify
+from diva.cli.sources import SOURCE_FILE, OpenedData, SourceSpec, open_spec, specify
 from diva.cli.tables import TableWriter
 from diva.data import PartOfSource
 from diva.data.files import is_table
@@ -56,16 +56,20 @@ def predict(
         model = open_model(run)
         if out.suffix not in (".parquet", ".csv"):
             raise UsageError(f"--out should end in .parquet or .csv, got {str(out)!r}.")
+        if os.path.realpath(source) == os.path.realpath(out):
+            raise UsageError(f"--out is {str(out)!r}, the data themselves. Choose another file.")
         chosen = None if columns is None else tuple(name.strip() for name in columns.split(","))
         if chosen is None and is_table(source):
-            chosen = _columns(_feature_names(run))  # so that they may come in another order, and others beside them
+            chosen = _noted(run, "columns")  # so that they may come in another order, and others beside them
+            if chosen is None:
+                console.note("This model names no columns; they are taken in the order they come in.")
         data = open_spec(
             specify(
                 source,
                 split=choice("--split", split, ("train", "test")),
                 columns=chosen,
                 label_column=label_column,
-                image_size=size(image_size),
+                image_size=size(image_size) or _image_size(run, source),
                 key=key,
                 limit=limit,
             )
@@ -103,17 +107,18 @@ def _novelty_threshold(run: Path) -> float | None:
     return None if snapshot is None else float(np.quantile(snapshot.log_density, NOVEL_SHARE))
 
 
-def _feature_names(run: Path) -> tuple[str, ...] | None:
+def _noted(run: Path, what: str) -> tuple[str, ...] | None:
+    """Names of the features, or of the columns they came from, that a run has noted."""
     snapshot = _snapshot(run)
-    names = None if snapshot is None else snapshot.about["feature_names"]
+    names = None if snapshot is None else snapshot.about.get(what)
     return None if names is None else tuple(names)
 
 
-def _columns(features: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Columns of a table that these features came from: a column of vectors gives several, numbered in brackets."""
-    if features is None:
+def _image_size(run: Path, source: str) -> tuple[int, int] | None:
+    """What images were resized to for the run."""
+    if not Path(source).is_dir() or is_table(source) or not (run / SOURCE_FILE).exists():
         return None
-    return tuple(dict.fromkeys(re.sub(r"\[\d+\]$", "", name) for name in features))
+    return SourceSpec.read(run).image_size
 
 
 def _write_predictions(
@@ -174,7 +179,7 @@ def sample(
         if cluster is not None and component is not None:
             raise UsageError("Give --cluster or --component, not both.")
         values, labels = model.sample(n, cluster=cluster, component=component, random_state=random_state)
-        names = _feature_names(run) or tuple(f"x{i}" for i in range(model.n_features_in_))
+        names = _noted(run, "feature_names") or tuple(f"x{i}" for i in range(model.n_features_in_))
         _write_samples(model, values, labels, out, names)
         console.output.print(f"{n:,} samples: {out}", soft_wrap=True)
 
@@ -184,7 +189,8 @@ def _write_samples(
 ) -> None:
     if out.suffix == ".csv":
         with TableWriter(out) as table:
-            table.write({"cluster": labels} | {name: values[:, i] for i, name in enumerate(names)})
+            own = "cluster" if "cluster" not in names else "cluster of diva"
+            table.write({own: labels} | {name: values[:, i] for i, name in enumerate(names)})
         return
     buffer = io.BytesIO()
     if out.suffix == ".npy":

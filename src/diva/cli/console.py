@@ -131,16 +131,21 @@ def _mostly(snapshot: Snapshot, cluster: int) -> dict[str, Any]:
 
 def show_summary(said: dict[str, Any]) -> None:
     """Print the summary for people."""
-    table = Table(title=f"{said['n_clusters']} clusters in {said['n_samples']:,} samples", title_justify="left", box=None)
-    has_truth = bool(said["clusters"]) and "mostly" in said["clusters"][0]
+    filled = [row for row in said["clusters"] if row["size"]]
+    plural = "" if len(filled) == 1 else "s"
+    title = f"{len(filled)} cluster{plural} in {said['n_samples']:,} samples"
+    table = Table(title=title, title_justify="left", box=None)
+    has_truth = "mostly" in filled[0]
     for name in ("cluster", "size", "", "components", "confidence", *(("mostly", "purity") if has_truth else ())):
         table.add_column(name, justify="left" if name in ("", "mostly") else "right")
-    largest = max((row["size"] for row in said["clusters"]), default=1)
-    for row in said["clusters"]:
-        bar = "█" * max(1, round(16 * row["size"] / largest)) if row["size"] else ""
+    largest = max(row["size"] for row in filled)
+    for row in filled:
+        bar = "█" * max(1, round(16 * row["size"] / largest))
         cells = [str(row["cluster"]), f"{row['size']:,}", f"[cyan]{bar}[/]", str(row["components"]), f"{row['confidence']:.2f}"]
         table.add_row(*cells, *([str(row["mostly"]), f"{row['purity']:.2f}"] if has_truth else []))
     output.print(table)
+    if n_empty := len(said["clusters"]) - len(filled):
+        output.print(f"{n_empty} more of the model's clusters hold none of these samples.")
     curve = said["components_per_epoch"]
     if curve:
         output.print(f"Components per epoch  {sparkline(curve)}  {curve[0]} to {max(curve)}, {said['n_components']} at the end")

@@ -73,15 +73,16 @@ def list_command(as_json: AsJson = False) -> None:
 
     Example: diva data list
     """
-    statuses = list_datasets()
-    if as_json:
-        _print_json([asdict(status) for status in statuses])
-        return
-    rows = []
-    for s in statuses:
-        state = (str(s.where) if s.where else "built in") if s.is_here else ("diva data get" if s.is_downloadable else "no")
-        rows.append([s.name, s.shape, str(s.n_classes), s.licence, state, s.fidelity or ""])
-    _print_rows(["name", "shape", "classes", "licence", "here", "this copy is"], rows)
+    with for_people():
+        statuses = list_datasets()
+        if as_json:
+            _print_json([asdict(status) for status in statuses])
+            return
+        rows = []
+        for s in statuses:
+            state = (str(s.where) if s.where else "built in") if s.is_here else ("diva data get" if s.is_downloadable else "no")
+            rows.append([s.name, s.shape, str(s.n_classes), s.licence, state, s.fidelity or ""])
+        _print_rows(["name", "shape", "classes", "licence", "here", "this copy is"], rows)
 
 
 @data_app.command("get")

@@ -16,8 +16,9 @@ import typer
 from diva.checkpoints import CHECKPOINT, CONFIG, MODEL
 from diva.cli import console, parameters
 from diva.cli.errors import INTERRUPTED, Stopped, UsageError, for_people
-from diva.cli.runs import new_run
+from diva.cli.runs import new_run, replacing
 from diva.cli.sources import OpenedData, SourceSpec, open_spec, specify
+from diva.data.catalog import is_name
 from diva.estimator import DIVA
 from diva.exceptions import ComponentLimitWarning
 from diva.report import write_report
@@ -80,7 +81,8 @@ def fit(
         data = open_spec(spec)
         params = (data.suggested or {}) | {"random_state": 0} | params
         run = new_run(out, data.name, overwrite)
-        learn(run, spec, data, params, resume=False, with_report=report, as_json=as_json)
+        with replacing(run):
+            learn(run, spec, data, params, resume=False, with_report=report, as_json=as_json)
 
 
 parameters.add_flags(fit)
@@ -106,6 +108,8 @@ def resume(
             raise UsageError(f"The run in {str(run)!r} is complete. See `diva report {run}` and `diva predict {run} SOURCE`.")
         if source is not None:
             spec = replace(spec, source=specify(source).source)
+        elif not is_name(spec.source) and not Path(spec.source).exists():
+            raise UsageError(f"The data of this run were {spec.source!r}, which is gone. Pass --source if they were moved.")
         learn(run, spec, open_spec(spec), stored_params(run), resume=True, with_report=report, as_json=as_json)
 
 
@@ -143,20 +147,35 @@ def learn(
             model = DIVA(**params, run_dir=run, resume=resume, callbacks=[begins, progress])
             progress.watch(model)
             model.fit(data.source)
-            snapshot = take_snapshot(model, data.source, name=data.name, labels=data.labels, feature_names=data.feature_names)
+            snapshot = take_snapshot(
+                model,
+                data.source,
+                name=data.name,
+                labels=data.labels,
+                feature_names=data.feature_names,
+                columns=data.columns,
+            )
             snapshot.save(run / SNAPSHOT)
     except Stopped:
         saved = (run / CHECKPOINT).exists()
         how = f"Go on with: diva resume {run}" if saved else "No epoch was finished, so there is nothing to go on from."
         console.errors.print(f"Stopped. {how}", soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
-    path = str(write_report(run)) if with_report else None
+    path = _reported(run) if with_report else None
     said = console.summary(model, snapshot, str(run), path)
     said["warnings"] = list(dict.fromkeys(str(w.message) for w in warned if issubclass(w.category, ComponentLimitWarning)))
     if as_json:
         print(json.dumps(said))
     else:
         console.show_summary(said)
+
+
+def _reported(run: Path) -> str:
+    try:
+        return str(write_report(run))
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise ValueError(f"The model is saved in {run}, but not the report: {problem} Then: diva report {run}") from error
 
 
 class Beginning:

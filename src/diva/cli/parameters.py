@@ -147,6 +147,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{str(path)!r} cannot be read as TOML: {error}.") from None
     params = document.get("diva", document)
+    if not isinstance(params, dict):
+        raise UsageError(f"{str(path)!r} sets 'diva' to {params!r}; parameters belong below a line [diva].")
     known = names()
     for name in params:
         if name not in known:

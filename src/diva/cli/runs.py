@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from diva.checkpoints import CHECKPOINT, CONFIG, HISTORY, MODEL, RunFolder
@@ -13,6 +16,7 @@ from diva.persistence import load
 from diva.snapshot import SNAPSHOT
 
 RUNS = Path("runs")
+REPLACED = ".replaced"  # where an old run waits until the new one has something to show
 MADE = (CHECKPOINT, CONFIG, HISTORY, MODEL, SNAPSHOT, SOURCE_FILE, "report.html", "projection.safetensors")
 
 
@@ -30,17 +34,39 @@ def new_run(out: Path | None, name: str, overwrite: bool) -> Path:
         while out.exists():
             out = RUNS / f"{name}-{next(numbers)}"
         return out
+    if str(out) in ("", "."):
+        raise UsageError("--out should be a folder of its own for the run, not the current one.")
     if out.exists() and not out.is_dir():
         raise UsageError(f"{str(out)!r} is a file; --out should be the folder of a run.")
-    if (out / CHECKPOINT).exists() or (out / MODEL).exists():
-        if not overwrite:
-            done = (out / MODEL).exists() and (out / SNAPSHOT).exists()
-            how = "Choose another folder" if done else f"Go on with `diva resume {out}`"
-            raise UsageError(f"{str(out)!r} already holds a run. {how}, or pass --overwrite.")
-        with RunFolder(out).locked():
-            for made in MADE:
-                (out / made).unlink(missing_ok=True)
+    there = [made for made in MADE if (out / made).exists()]
+    if there and not overwrite:
+        if CHECKPOINT not in there and MODEL not in there:
+            raise UsageError(f"{str(out)!r} holds a {there[0]!r}, which a run would replace. Choose another folder for --out.")
+        is_complete = MODEL in there and SNAPSHOT in there
+        how = "Choose another folder" if is_complete else f"Go on with `diva resume {out}`"
+        raise UsageError(f"{str(out)!r} already holds a run. {how}, or pass --overwrite.")
     return out
+
+
+@contextmanager
+def replacing(run: Path) -> Iterator[None]:
+    """Put the files of an old run aside; they are gone when the new one has a checkpoint, and back if it never gets there."""
+    if not any((run / made).exists() for made in MADE):
+        yield
+        return
+    aside = run / REPLACED
+    with RunFolder(run).locked():
+        aside.mkdir(exist_ok=True)
+        for made in MADE:
+            if (run / made).exists():
+                (run / made).replace(aside / made)
+    try:
+        yield
+    finally:
+        if not (run / CHECKPOINT).exists():
+            for old in aside.iterdir():
+                old.replace(run / old.name)
+        shutil.rmtree(aside)
 
 
 def open_model(run: Path) -> DIVA:

@@ -15,7 +15,7 @@ from diva.archive import write_atomically
 from diva.cli.errors import UsageError
 from diva.data import PartOfSource, Source
 from diva.data.catalog import dataset_info, is_name, load_dataset
-from diva.data.files import open_path
+from diva.data.files import is_table, open_path
 from diva.exceptions import DataError
 
 SOURCE_FILE = "source.json"
@@ -86,7 +86,7 @@ class OpenedData:
     source : Source
     name : str
     labels : array of shape (n_samples,), or None
-    feature_names, sample_names : list of str, or None
+    feature_names, sample_names, columns : list of str, or None
     suggested : dict
         Parameters that suit a named data set.
     fidelity : str
@@ -98,6 +98,7 @@ class OpenedData:
     labels: NDArray[Any] | None = None
     feature_names: list[str] | None = None
     sample_names: list[str] | None = None
+    columns: list[str] | None = None
     suggested: dict[str, Any] | None = None
     fidelity: str = ""
 
@@ -116,7 +117,11 @@ class OpenedData:
 
 def specify(source: str, **given: Any) -> SourceSpec:
     """A specification whose paths do not depend on the current folder."""
-    absolute = source if is_name(source) else os.path.abspath(source)
+    if source in ("", "-"):
+        raise UsageError("SOURCE should be the name of a data set or a path; standard input is not read.")
+    absolute = source if is_name(source) else os.path.abspath(os.path.expanduser(source))
+    if given.get("labels") is not None and given.get("label_column") is not None:
+        raise UsageError("Give --labels or --label-column, not both.")
     if given.get("labels") is not None:
         given["labels"] = os.path.abspath(given["labels"])
     return SourceSpec(absolute, **given)
@@ -154,16 +159,23 @@ def _open_named(spec: SourceSpec) -> OpenedData:
     if labels is not None and named.class_names is not None:
         labels = np.asarray(named.class_names)[labels]
     names = None if named.feature_names is None else list(named.feature_names)
-    return OpenedData(source, spec.source, labels, names, None, dict(dataset_info(spec.source).parameters), named.fidelity)
+    suggested = dict(dataset_info(spec.source).parameters)
+    return OpenedData(source, spec.source, labels, names, suggested=suggested, fidelity=named.fidelity)
 
 
 def _open_file(spec: SourceSpec) -> OpenedData:
     if spec.split == "test":
         raise UsageError("--split is for data sets that have a test part; name the file you mean instead.")
+    if spec.key is not None and not spec.source.endswith(".npz"):
+        raise UsageError("--key names an array of an .npz file, which this is not. Leave it out.")
+    if spec.image_size is not None and (not Path(spec.source).is_dir() or is_table(spec.source)):
+        raise UsageError("--image-size is for folders of images, which this is not. Resize arrays of images yourself.")
+    if spec.label_column is not None and spec.label_column in (spec.columns or ()):
+        raise UsageError(f"{spec.label_column!r} is the label column, so it cannot be learnt from. Leave it out of --columns.")
     opened = open_path(
         spec.source, columns=spec.columns, label_column=spec.label_column, image_size=spec.image_size, key=spec.key
     )
-    return OpenedData(opened.source, opened.name, opened.labels, opened.feature_names, opened.sample_names)
+    return OpenedData(opened.source, opened.name, opened.labels, opened.feature_names, opened.sample_names, opened.columns)
 
 
 def read_labels(path: str) -> NDArray[Any]:
@@ -174,12 +186,17 @@ def read_labels(path: str) -> NDArray[Any]:
     DataError
         If there is no such file, or it holds something else.
     """
+    labels: NDArray[Any]
     try:
-        labels = np.load(path, allow_pickle=False) if path.endswith(".npy") else np.array(Path(path).read_text().split("\n"))
+        if path.endswith(".npy"):
+            labels = np.load(path, allow_pickle=False)
+        else:
+            labels = np.array([line.strip() for line in Path(path).read_text(encoding="utf-8-sig").rstrip().split("\n")])
     except (OSError, ValueError, EOFError) as error:
         raise DataError(f"{path} cannot be read as labels: {error}. Expected .npy, or text with one label a line.") from error
-    if labels.dtype.kind in "US" and len(labels) and labels[-1] == "":
-        labels = labels[:-1]  # the end of the last line
+    missing = np.flatnonzero(labels == "" if labels.dtype.kind == "U" else labels != labels)
+    if missing.size:
+        raise DataError(f"Label {missing[0] + 1} in {path} is missing. Pass one for each sample, or none.")
     if labels.ndim != 1:
         raise DataError(f"Expected one label for each sample in {path}, got an array of shape {labels.shape}.")
     return labels

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 from typing import Any, Self
@@ -28,7 +29,11 @@ class TableWriter:
         table = pa.table(rows)
         if self._writer is None:
             kind = parquet.ParquetWriter if self._path.suffix == ".parquet" else csv.CSVWriter
-            self._writer = kind(str(self._temporary), table.schema)
+            try:
+                self._writer = kind(str(self._temporary), table.schema)
+            except OSError as error:
+                problem = f"Could not write {str(self._path)!r}: {os.strerror(error.errno or 5)}. Choose another folder."
+                raise OSError(error.errno, problem) from error
         self._writer.write_table(table)
 
     def __exit__(self, failed: Any, *_: object) -> None:

@@ -128,8 +128,11 @@ def _open_folder(
 def _visible(folder: Path) -> list[Path]:
     """All files below a folder but hidden ones and what archives of macOS leave behind."""
     found: list[Path] = []
+    visited = {os.path.realpath(folder)}
     for place, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        shown = [name for name in folders if not name.startswith((".", "_"))]
+        folders[:] = [name for name in shown if os.path.realpath(os.path.join(place, name)) not in visited]  # links in a circle
+        visited |= {os.path.realpath(os.path.join(place, name)) for name in folders}
         found += [Path(place, name) for name in names if not name.startswith((".", "_"))]
     return found
 

@@ -164,6 +164,11 @@ def _rounded(size: tuple[int, int]) -> str:
     return f"{height},{width}"
 
 
+def _readable(path: Path) -> str:
+    """A path as text; bytes that are no UTF-8 are replaced."""
+    return str(path).encode("utf-8", "replace").decode()
+
+
 def open_image_folder(folder: Path, files: Sequence[Path], image_size: tuple[int, int] | None = None) -> Opened:
     """Images in a folder; names of sub-folders are labels if every image is in one."""
     if image_size is not None and (len(image_size) != 2 or min(image_size) < 1):
@@ -171,4 +176,4 @@ def open_image_folder(folder: Path, files: Sequence[Path], image_size: tuple[int
     places = [file.relative_to(folder) for file in files]
     labels = np.array([place.parts[0] for place in places]) if all(len(place.parts) > 1 for place in places) else None
     pictures = Pictures([str(file) for file in files], lambda number: files[number])
-    return Opened(ImageSource(pictures, image_size), labels, None, folder.name, [str(place) for place in places])
+    return Opened(ImageSource(pictures, image_size), labels, None, folder.name, [_readable(place) for place in places])

@@ -18,6 +18,7 @@ from diva.data.objects import check_frame, source_from_object
 from diva.data.samples import ArraySource, DatasetSource, Scaling, Source, measure_moments, measure_range, parts_of
 
 HIGHEST = 1e30  # beyond, squares overflow in float32
+MANY = 8  # images that are not all as good as black
 NEARLY = 1e-3  # by how much a range may be exceeded and still be that range
 
 
@@ -105,9 +106,19 @@ def _open_dataset(estimator: Any, dataset: Any, reset: bool) -> Source:
 def _open_source(estimator: Any, source: Source, reset: bool) -> Source:
     if len(source) < (2 if reset else 1):
         raise ValueError(f"Found {len(source)} samples while a minimum of {2 if reset else 1} is required.")
+    if reset and not isinstance(source, DatasetSource):  # a Dataset has its channels first
+        _check_channels_last((len(source), *source.item_shape))
     _set_features(estimator, math.prod(source.item_shape), reset)
     _check_finite(estimator, source)
     return source
+
+
+def _check_channels_last(shape: tuple[int, ...]) -> None:
+    if len(shape) == 4 and shape[3] > 4 and shape[1] <= 4:
+        raise ValueError(
+            f"Expected images of shape (n, height, width, channels), got {shape}, which looks like channels first. "
+            "Use X.transpose(0, 2, 3, 1)."
+        )
 
 
 def _open_images(estimator: Any, X: NDArray[Any], reset: bool) -> Source:
@@ -115,11 +126,8 @@ def _open_images(estimator: Any, X: NDArray[Any], reset: bool) -> Source:
         raise ValueError(f"Expected images of numbers, got an array of dtype {X.dtype}.")
     if 0 in X.shape or len(X) < (2 if reset else 1):
         raise ValueError(f"Found array with shape {X.shape} while a minimum of {2 if reset else 1} images is required.")
-    if reset and X.ndim == 4 and X.shape[3] > 4 and X.shape[1] <= 4:
-        raise ValueError(
-            f"Expected images of shape (n, height, width, channels), got {X.shape}, which looks like channels first. "
-            "Use X.transpose(0, 2, 3, 1)."
-        )
+    if reset:
+        _check_channels_last(X.shape)
     _set_features(estimator, math.prod(X.shape[1:]), reset)
     source = ArraySource(X)
     _check_finite(estimator, source)
@@ -215,8 +223,9 @@ def check_range(source: Source, scaling: Scaling) -> None:
     if lowest < low - 2 * reach or highest > high + 2 * reach:
         raise ValueError(f"Images should be from {low:g} to {high:g} as in fit, got {lowest:g} to {highest:g}. {advice}")
     is_float = source.take(np.arange(1)).dtype.kind == "f"
-    if is_float and high == 255.0 and 0.0 < highest <= 1.0 and len(source) > 1:
-        raise ValueError(f"Images should be from 0 to 255 as in fit, got {lowest:g} to {highest:g}. {advice}")
+    dim = 1.0 if is_float and high == 255.0 and len(source) > 1 else low + reach / 100 if len(source) >= MANY else low
+    if low < highest <= dim and lowest < highest:
+        raise ValueError(f"Images should be from {low:g} to {high:g} as in fit, got {lowest:g} to {highest:g}. {advice}")
 
 
 def _row_scaling(source: Source) -> Scaling:

@@ -65,6 +65,8 @@ class Opened:
         For headings.
     sample_names : list of str or None
         One for each sample, such as the names of files.
+    columns : list of str or None
+        Of a table, that the features came from; one column may hold vectors.
     """
 
     source: Source
@@ -72,6 +74,7 @@ class Opened:
     feature_names: list[str] | None
     name: str
     sample_names: list[str] | None = None
+    columns: list[str] | None = None
 
 
 class DatasetSource:

@@ -90,7 +90,7 @@ def read_table(table: Table, columns: Sequence[str] | None = None, label_column:
     feature_names = [
         name if width == 1 else f"{name}[{i}]" for name, width in zip(names, widths, strict=True) for i in range(width)
     ]
-    return Opened(spool.finish(), np.concatenate(labels) if labels else None, feature_names, table.name)
+    return Opened(spool.finish(), np.concatenate(labels) if labels else None, feature_names, table.name, columns=names)
 
 
 def choose_columns(table: Table, columns: Sequence[str] | None, label_column: str | None) -> list[str]:
@@ -199,6 +199,8 @@ def csv_table(path: Path, label_column: str | None = None) -> Table:
         raise DataError(_endless(path)) from error
     has_header = _is_header(first, second)
     names = [name.strip() for name in first] if has_header else [f"column_{i + 1}" for i in range(len(first))]
+    if any("\ufffd" in name for name in names):
+        raise DataError(f"The names of the columns in {path} are not UTF-8. Save the file as UTF-8.")
     read_options = pyarrow.csv.ReadOptions(
         use_threads=False, block_size=HEAD_BYTES, column_names=names, skip_rows=1 if has_header else 0
     )
