@@ -19,7 +19,7 @@ from diva.exceptions import InterruptedFitWarning, ModelFileError
 torch.set_num_threads(1)
 
 ROWS = {"latent_dim": 2, "hidden_sizes": (8,), "n_laps": 1, "n_views": 1, "random_state": 0, "learning_rate": 0.01}
-FILES = ["checkpoint.safetensors", "config.json", "history.jsonl", "model.diva"]
+FILES = [".lock", "checkpoint.safetensors", "config.json", "history.jsonl", "model.diva"]
 
 
 def make_rows():
