@@ -55,7 +55,7 @@ CASES = {
     ),
     "har": Case("HAR, recomputed features, DIVA()", "har", baselines=True),
     "reuters": Case("Reuters R8, tf-idf, DIVA()", "reuters_r8", baselines=True),
-    "paper": Case('MNIST, 60,000 training images, DIVA(preset="paper")', "mnist", seeds=(1,), params={"preset": "paper"}),
+    "paper": Case('MNIST, 60,000 training images, DIVA(preset="paper")', "mnist", seeds=(0,), params={"preset": "paper"}),
 }
 
 

@@ -302,7 +302,11 @@ def test_missing_files_are_named(root):
     assert str(root / "reuters10k" / "reuters10k.mat") in str(caught.value)
 
 
-@pytest.mark.parametrize("raw", [b"", b"not a gzip", gzip.compress(b"")[:-4], gzip.compress(b"\x00\x00\x08\x01\x00"), None])
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"not a gzip", gzip.compress(b"")[:-4], gzip.compress(b"\x00\x00\x08\x01\x00"), None],
+    ids=["empty", "not gzip", "cut short", "half a header", "missing"],
+)
 def test_damaged_files_are_named(root, raw):
     write_idx(root / "mnist")
     path = root / "mnist" / IDX_FILES[0]
