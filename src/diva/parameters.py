@@ -70,7 +70,9 @@ def check_params(model: Any) -> None:
     try:
         check_random_state(model.random_state)
     except ValueError:
-        raise ValueError(f"random_state should be a whole number from 0 to 4294967295, got {model.random_state!r}.") from None
+        raise ValueError(
+            f"random_state should be a seed, a whole number from 0 to 4294967295, got {model.random_state!r}."
+        ) from None
     check_device(model.device)
 
 

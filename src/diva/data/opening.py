@@ -18,6 +18,7 @@ from diva.data.objects import check_frame, source_from_object
 from diva.data.samples import ArraySource, DatasetSource, Scaling, Source, measure_moments, measure_range, parts_of
 
 HIGHEST = 1e30  # beyond, squares overflow in float32
+MEANT = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 MANY = 8  # images that are not all as good as black
 NEARLY = 1e-3  # by how much a range may be exceeded and still be that range
 
@@ -223,7 +224,11 @@ def check_range(source: Source, scaling: Scaling) -> None:
     if lowest < low - 2 * reach or highest > high + 2 * reach:
         raise ValueError(f"Images should be from {low:g} to {high:g} as in fit, got {lowest:g} to {highest:g}. {advice}")
     is_float = source.take(np.arange(1)).dtype.kind == "f"
-    dim = 1.0 if is_float and high == 255.0 and len(source) > 1 else low + reach / 100 if len(source) >= MANY else low
+    dim = low
+    if is_float and high == 255.0 and len(source) > 1:
+        dim = 1.0
+    elif (low, high) not in MEANT and len(source) >= MANY:  # a range that was measured: the fit's images did reach its end
+        dim = low + reach / 100
     if low < highest <= dim and lowest < highest:
         raise ValueError(f"Images should be from {low:g} to {high:g} as in fit, got {lowest:g} to {highest:g}. {advice}")
 
