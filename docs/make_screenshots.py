@@ -28,7 +28,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for path in write_figures(RUN, Path(folder), formats=("png",)):
             if "gallery" in path.name:
-                shutil.copy(path, IMAGES / "gallery.png")
+                shutil.copy(path, IMAGES / "digits.png")
     browser = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
     if browser is None:
         print("No Chromium found: the pictures of the report stay as they are.")

@@ -18,6 +18,7 @@ from diva.training import EpochRecord
 output = Console(soft_wrap=False, highlight=False)
 errors = Console(stderr=True, highlight=False)
 BARS = "▁▂▃▄▅▆▇█"
+LONGEST = 30  # sparkline, so that a line fits in 80 columns
 
 
 def is_watched() -> bool:
@@ -84,6 +85,8 @@ def sparkline(values: Sequence[float]) -> str:
     >>> sparkline([1, 2, 4, 8])
     '▁▂▄█'
     """
+    if len(values) > LONGEST:
+        values = [values[round(i * (len(values) - 1) / (LONGEST - 1))] for i in range(LONGEST)]
     low, high = min(values), max(values)
     reach = (high - low) or 1.0
     return "".join(BARS[round((len(BARS) - 1) * (value - low) / reach)] for value in values)
@@ -151,10 +154,7 @@ def show_summary(said: dict[str, Any]) -> None:
         output.print(f"Components per epoch  {sparkline(curve)}  {curve[0]} to {max(curve)}, {said['n_components']} at the end")
     if "metrics" in said:
         found = said["metrics"]["clusters"]
-        output.print(
-            f"Against the labels    one-to-one accuracy {found['acc_one_to_one']:.3f}, "
-            f"normalized mutual information {found['nmi']:.3f} (labels were not learnt from)"
-        )
+        output.print(f"Against the labels    one-to-one accuracy {found['acc_one_to_one']:.3f}, NMI {found['nmi']:.3f}")
     output.print(f"Learnt for            {duration(said['seconds'])}, {said['epochs']} epochs")
     for warning in said.get("warnings", ()):
         output.print(f"Note                  {warning}", soft_wrap=True, style="yellow")
