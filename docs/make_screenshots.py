@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,7 @@ def main() -> int:
 
 def draw_summary() -> None:
     """What `diva fit` prints at the end, as SVG."""
-    console.output = Console(record=True, width=92, force_terminal=True, file=open("/dev/null", "w"), highlight=False)  # noqa: SIM115
+    console.output = Console(record=True, width=92, force_terminal=True, file=io.StringIO(), highlight=False)
     said = console.summary(open_model(RUN), Snapshot.read(RUN / SNAPSHOT), str(RUN), str(RUN / "report.html"))
     console.show_summary(said)
     console.output.save_svg(str(IMAGES / "terminal.svg"), title="diva fit digits")

@@ -121,7 +121,8 @@ def take_snapshot(
     """
     index = choose_samples(len(source), source.take(np.arange(1)).nbytes)
     part = PartOfSource(source, index)
-    proba = model.predict_proba(part)
+    codes = model.transform(part)
+    proba = model.mixture_.predict_proba(codes)
     clusters, components = model.labels_[index], model.component_labels_[index]
     confidence = proba[np.arange(len(index)), clusters]
     scaling = model._scaling
@@ -129,7 +130,7 @@ def take_snapshot(
         "n_samples": len(source),
         "is_image": scaling.is_image,
         "channels_last": scaling.channels_last,
-        "value_range": [float(scaling.offset[0] + sign * scaling.unit[0]) for sign in (-1, 1)] if scaling.is_image else None,
+        "value_range": list(scaling.value_range) if scaling.is_image else None,
         "feature_names": None if feature_names is None else [str(feature) for feature in feature_names],
         "columns": None if columns is None else [str(column) for column in columns],
         "class_names": None,
@@ -154,11 +155,11 @@ def take_snapshot(
     return Snapshot(
         index=index,
         values=_storable(part.take(np.arange(len(index)))),
-        codes=model.transform(part),
+        codes=codes,
         clusters=clusters,
         components=components,
         confidence=confidence,
-        log_density=model.score_samples(part),
+        log_density=model.mixture_.score_samples(codes),
         sizes=np.bincount(model.labels_, minlength=model.n_clusters_),
         mean_confidence=np.divide(sums, kept, out=np.zeros_like(sums), where=kept > 0),
         about=about,

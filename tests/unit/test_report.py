@@ -20,7 +20,7 @@ from diva.report.page import to_json
 from diva.report.palette import COLOURS, colour_of, symbol_of, text_on
 from diva.report.panels import _image_card, _table_card
 from diva.report.pictures import make_sheet, to_pictures
-from diva.report.projection import FILE, project, project_run
+from diva.report.projection import PROJECTION, project, project_run
 from diva.report.words import count, duration, number, percent
 from diva.snapshot import Snapshot, take_snapshot
 
@@ -146,7 +146,7 @@ def test_colour_images_that_are_not_square(image_run):
 
 
 def test_projection_is_kept_and_damage_is_repaired(image_run):
-    path = image_run / FILE
+    path = image_run / PROJECTION
     report_of(image_run)
     before = path.read_bytes()
     codes = Snapshot.read(image_run / "snapshot.safetensors").codes

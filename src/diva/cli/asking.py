@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from diva.archive import write_atomically
 from diva.cli import console
 from diva.cli.errors import UsageError, for_people
-from diva.cli.learning import Columns, ImageSize, Json, Key, Limit, Split, choice, size
+from diva.cli.options import Columns, ImageSize, Json, Key, LabelColumn, Limit, Split, columns_of, image_size_of, split_of
 from diva.cli.runs import open_model
 from diva.cli.sources import SOURCE_FILE, OpenedData, SourceSpec, open_spec, specify
 from diva.cli.tables import TableWriter
@@ -39,7 +39,7 @@ def predict(
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .parquet or .csv.")] = Path("predictions.parquet"),
     split: Split = "train",
     columns: Columns = None,
-    label_column: Annotated[str | None, typer.Option(help="Column with known classes, to compare with.")] = None,
+    label_column: LabelColumn = None,
     image_size: ImageSize = None,
     key: Key = None,
     limit: Limit = None,
@@ -58,23 +58,25 @@ def predict(
             raise UsageError(f"--out should end in .parquet or .csv, got {str(out)!r}.")
         if os.path.realpath(source) == os.path.realpath(out):
             raise UsageError(f"--out is {str(out)!r}, the data themselves. Choose another file.")
-        chosen = None if columns is None else tuple(name.strip() for name in columns.split(","))
+        snapshot = _snapshot(run)
+        chosen = columns_of(columns)
         if chosen is None and is_table(source):
-            chosen = _noted(run, "columns")  # so that they may come in another order, and others beside them
+            chosen = _noted(snapshot, "columns")  # so that they may come in another order, and others beside them
             if chosen is None:
                 console.note("This model names no columns; they are taken in the order they come in.")
         data = open_spec(
             specify(
                 source,
-                split=choice("--split", split, ("train", "test")),
+                split=split_of(split),
                 columns=chosen,
                 label_column=label_column,
-                image_size=size(image_size) or _image_size(run, source),
+                image_size=image_size_of(image_size) or _image_size(run, source),
                 key=key,
                 limit=limit,
             )
         )
-        clusters, n_novel = _write_predictions(model, data, out, _novelty_threshold(run))
+        threshold = None if snapshot is None else float(np.quantile(snapshot.log_density, NOVEL_SHARE))
+        clusters, n_novel = _write_predictions(model, data, out, threshold)
         said: dict[str, Any] = {
             "out": str(out),
             "n_samples": len(clusters),
@@ -87,9 +89,7 @@ def predict(
             print(json.dumps(said))
             return
         novel = "" if n_novel is None else f", {n_novel:,} of no known kind"
-        console.output.print(
-            f"{len(clusters):,} samples in {len(set(clusters.tolist()))} clusters{novel}: {out}", soft_wrap=True
-        )
+        console.output.print(f"{len(clusters):,} samples in {len(np.unique(clusters))} clusters{novel}: {out}", soft_wrap=True)
         if "metrics" in said:
             console.output.print(
                 f"one-to-one accuracy {said['metrics']['acc_one_to_one']:.3f}, NMI {said['metrics']['nmi']:.3f}"
@@ -101,15 +101,8 @@ def _snapshot(run: Path) -> Snapshot | None:
     return Snapshot.read(run / SNAPSHOT) if run.is_dir() and (run / SNAPSHOT).exists() else None
 
 
-def _novelty_threshold(run: Path) -> float | None:
-    """Log density below which a sample is called novel; None where there are no densities to compare with."""
-    snapshot = _snapshot(run)
-    return None if snapshot is None else float(np.quantile(snapshot.log_density, NOVEL_SHARE))
-
-
-def _noted(run: Path, what: str) -> tuple[str, ...] | None:
+def _noted(snapshot: Snapshot | None, what: str) -> tuple[str, ...] | None:
     """Names of the features, or of the columns they came from, that a run has noted."""
-    snapshot = _snapshot(run)
     names = None if snapshot is None else snapshot.about.get(what)
     return None if names is None else tuple(names)
 
@@ -130,15 +123,14 @@ def _write_predictions(
         for start in range(0, len(data.source), PREDICTED_AT_ONCE):
             index = np.arange(start, min(start + PREDICTED_AT_ONCE, len(data.source)))
             codes = model.transform(PartOfSource(data.source, index))
-            components = model.mixture_.predict_proba(codes, level="component")
-            proba = model.mixture_.predict_proba(codes)
-            cluster = proba.argmax(axis=1)
-            # of the sample's own cluster, the component that explains it best
-            component = np.where(groups == cluster[:, None], components, -1.0).argmax(axis=1)
+            proba = model.mixture_.predict_proba(codes, level="component")
+            component = proba.argmax(axis=1)
+            cluster = groups[component]  # as predict has it
+            probability = np.where(groups == cluster[:, None], proba, 0.0).sum(axis=1)
             density = model.mixture_.score_samples(codes)
             novel = None if threshold is None else density < threshold
             rows: dict[str, Any] = {"sample": index if data.sample_names is None else [data.sample_names[i] for i in index]}
-            rows |= {"cluster": cluster, "component": component, "probability": proba.max(axis=1), "log_density": density}
+            rows |= {"cluster": cluster, "component": component, "probability": probability, "log_density": density}
             if novel is not None:
                 rows["novel"] = novel
                 n_novel += int(novel.sum())
@@ -166,20 +158,16 @@ def sample(
         model = open_model(run)
         is_image = model._scaling.is_image
         out = out or Path("samples.png" if is_image else "samples.npy")
-        if (
-            out.suffix not in (".png", ".npy", ".csv")
-            or (out.suffix == ".png" and not is_image)
-            or (out.suffix == ".csv" and is_image)
-        ):
-            allowed = ".png or .npy" if is_image else ".npy or .csv"
-            raise UsageError(f"--out should end in {allowed} for this model, got {str(out)!r}.")
+        allowed = (".png", ".npy") if is_image else (".npy", ".csv")
+        if out.suffix not in allowed:
+            raise UsageError(f"--out should end in {' or '.join(allowed)} for this model, got {str(out)!r}.")
         for flag, number, n_there in (("cluster", cluster, model.n_clusters_), ("component", component, model.n_components_)):
             if number is not None and number >= n_there:
                 raise UsageError(f"--{flag} should be from 0 to {n_there - 1}, got {number}.")
         if cluster is not None and component is not None:
             raise UsageError("Give --cluster or --component, not both.")
         values, labels = model.sample(n, cluster=cluster, component=component, random_state=random_state)
-        names = _noted(run, "feature_names") or tuple(f"x{i}" for i in range(model.n_features_in_))
+        names = _noted(_snapshot(run), "feature_names") or tuple(f"x{i}" for i in range(model.n_features_in_))
         _write_samples(model, values, labels, out, names)
         console.output.print(f"{n:,} samples: {out}", soft_wrap=True)
 
@@ -197,8 +185,7 @@ def _write_samples(
         np.save(buffer, values)
     else:
         scaling = model._scaling
-        low, high = (float(scaling.offset + sign * scaling.unit) for sign in (-1, 1))
-        pictures = to_pictures(values, scaling.input_shape, scaling.channels_last, (low, high))
+        pictures = to_pictures(values, scaling.input_shape, scaling.channels_last, scaling.value_range)
         contact_sheet(pictures).save(buffer, format="PNG")
     write_atomically(out, buffer.getvalue())
 

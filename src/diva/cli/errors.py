@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
+from rich.markup import escape
 
 from diva.cli.console import errors
 from diva.exceptions import UnknownDatasetError
@@ -46,9 +47,5 @@ def for_people() -> Iterator[None]:
 
 def _exit(error: Exception | str, code: int) -> typer.Exit:
     message = " ".join(str(error).split()) or type(error).__name__
-    errors.print(f"[bold red]Error:[/] {_escaped(message)}", soft_wrap=True)
+    errors.print(f"[bold red]Error:[/] {escape(message)}", soft_wrap=True)
     return typer.Exit(code)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")

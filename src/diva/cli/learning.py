@@ -16,9 +16,23 @@ import typer
 from diva.checkpoints import CHECKPOINT, CONFIG, MODEL
 from diva.cli import console, parameters
 from diva.cli.errors import INTERRUPTED, Stopped, UsageError, for_people
+from diva.cli.options import (
+    Columns,
+    ImageSize,
+    Json,
+    Key,
+    LabelColumn,
+    Limit,
+    Report,
+    Split,
+    columns_of,
+    image_size_of,
+    split_of,
+)
 from diva.cli.runs import new_run, replacing
 from diva.cli.sources import OpenedData, SourceSpec, open_spec, specify
 from diva.data.catalog import is_name
+from diva.data.layouts import AS_PUBLISHED
 from diva.estimator import DIVA
 from diva.exceptions import ComponentLimitWarning
 from diva.report import write_report
@@ -30,15 +44,7 @@ Source = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Folder of the run; by default a new one under runs/.")]
 Config = Annotated[Path | None, typer.Option("--config", "-c", help="TOML file with parameters of the model.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
-Report = Annotated[bool, typer.Option(help="Write RUN/report.html at the end.")]
-Split = Annotated[str, typer.Option(help="Part of a named data set: train or test.")]
-Columns = Annotated[str | None, typer.Option(help="Columns of a table, such as a,b,c; all but the label column by default.")]
-LabelColumn = Annotated[str | None, typer.Option(help="Column with known classes: to compare with, never learnt from.")]
 Labels = Annotated[str | None, typer.Option(help="File with known classes: .npy, or text with one a line.")]
-ImageSize = Annotated[str | None, typer.Option(help="Resize images to HEIGHT,WIDTH, both divisible by 4.", metavar="H,W")]
-Key = Annotated[str | None, typer.Option(help="Which array of an .npz file.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many samples.")]
 
 
 def fit(
@@ -69,17 +75,17 @@ def fit(
     with for_people():
         spec = specify(
             source,
-            split=choice("--split", split, ("train", "test")),
-            columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
+            split=split_of(split),
+            columns=columns_of(columns),
             label_column=label_column,
             labels=labels,
-            image_size=size(image_size),
+            image_size=image_size_of(image_size),
             key=key,
             limit=limit,
         )
-        params = parameters.resolve(given, config, {})  # a wrong flag is said before long reading
+        params = parameters.resolve(given, config)  # a wrong flag is said before long reading
         data = open_spec(spec)
-        params = (data.suggested or {}) | {"random_state": 0} | params
+        params = {"random_state": 0} | (data.suggested or {}) | params
         run = new_run(out, data.name, overwrite)
         with replacing(run):
             learn(run, spec, data, params, resume=False, with_report=report, as_json=as_json)
@@ -139,11 +145,12 @@ def learn(
     as_json: bool,
 ) -> None:
     """Fit in the folder of a run, and write there all that belongs to it."""
-    if data.fidelity and data.fidelity != "as published":
+    if data.fidelity and data.fidelity != AS_PUBLISHED:
         console.note(f"{data.name}: {data.fidelity}")
     begins = Beginning(spec, run)
     try:
         with stopping_at_once(), console.EpochProgress() as progress, warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
             model = DIVA(**params, run_dir=run, resume=resume, callbacks=[begins, progress])
             progress.watch(model)
             model.fit(data.source)
@@ -207,23 +214,3 @@ def stopping_at_once() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def choice(flag: str, value: str, allowed: tuple[str, ...]) -> str:
-    """Check that a value is one of a few."""
-    if value not in allowed:
-        raise UsageError(f"{flag} should be one of {', '.join(allowed)}, got {value!r}.")
-    return value
-
-
-def size(text: str | None) -> tuple[int, int] | None:
-    """Height and width."""
-    if text is None:
-        return None
-    try:
-        height, width = (int(part) for part in text.replace("x", ",").split(","))
-    except ValueError:
-        raise UsageError(f"--image-size should be HEIGHT,WIDTH, such as 32,32, got {text!r}.") from None
-    if min(height, width) < 4 or height % 4 or width % 4:
-        raise UsageError(f"--image-size should be two numbers divisible by 4, got {text!r}.")
-    return height, width

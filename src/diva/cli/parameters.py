@@ -111,17 +111,15 @@ def _number(text: str) -> Any:
     return text
 
 
-def resolve(given: dict[str, str | None], config: Path | None, suggested: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of the model: flags before the TOML file before what the data set suggests.
+def resolve(given: dict[str, str | None], config: Path | None) -> dict[str, Any]:
+    """Parameters of the model: flags before the TOML file.
 
     Raises
     ------
     UsageError
         If one of them makes no sense.
     """
-    params = dict(suggested)
-    if config is not None:
-        params |= read_toml(config)
+    params = {} if config is None else read_toml(config)
     params |= {name: from_text(name, text) for name, text in given.items() if text is not None}
     try:
         check_params(DIVA(**params))

@@ -13,11 +13,13 @@ from diva.cli.errors import UsageError
 from diva.cli.sources import SOURCE_FILE
 from diva.estimator import DIVA
 from diva.persistence import load
+from diva.report.page import REPORT
+from diva.report.projection import PROJECTION
 from diva.snapshot import SNAPSHOT
 
 RUNS = Path("runs")
 REPLACED = ".replaced"  # where an old run waits until the new one has something to show
-MADE = (CHECKPOINT, CONFIG, HISTORY, MODEL, SNAPSHOT, SOURCE_FILE, "report.html", "projection.safetensors")
+MADE = (CHECKPOINT, CONFIG, HISTORY, MODEL, SNAPSHOT, SOURCE_FILE, REPORT, PROJECTION)
 
 
 def new_run(out: Path | None, name: str, overwrite: bool) -> Path:
@@ -51,10 +53,12 @@ def new_run(out: Path | None, name: str, overwrite: bool) -> Path:
 @contextmanager
 def replacing(run: Path) -> Iterator[None]:
     """Put the files of an old run aside; they are gone when the new one has a checkpoint, and back if it never gets there."""
+    aside = run / REPLACED
+    if aside.exists() and not (run / CHECKPOINT).exists():  # a process was killed in between
+        _put_back(aside)
     if not any((run / made).exists() for made in MADE):
         yield
         return
-    aside = run / REPLACED
     with RunFolder(run).locked():
         aside.mkdir(exist_ok=True)
         for made in MADE:
@@ -64,9 +68,14 @@ def replacing(run: Path) -> Iterator[None]:
         yield
     finally:
         if not (run / CHECKPOINT).exists():
-            for old in aside.iterdir():
-                old.replace(run / old.name)
-        shutil.rmtree(aside)
+            _put_back(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _put_back(aside: Path) -> None:
+    for old in aside.iterdir():
+        old.replace(aside.parent / old.name)
+    aside.rmdir()
 
 
 def open_model(run: Path) -> DIVA:

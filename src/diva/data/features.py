@@ -7,9 +7,9 @@ it as ``features.npz`` in the folder ``stl10`` or ``imagenet50``.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
+from diva.archive import write_atomically
+from diva.data.images import IMAGE_SUFFIXES
 from diva.exceptions import DataError
-
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".tif", ".tiff")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class ImageFolder:
         """Image with this number."""
         try:
             with Image.open(self.paths[number]) as image:
-                return image.convert("RGB")
+                return ImageOps.exif_transpose(image).convert("RGB")
         except (OSError, UnidentifiedImageError) as error:
             raise DataError(f"{self.paths[number]} cannot be read as an image: {error}. Repair or remove it.") from error
 
@@ -98,13 +98,15 @@ def _open_folder(folder: Path) -> ImageFolder:
     groups = [(place.name, _images_in(place)) for place in classes]
     groups = [(name, paths) for name, paths in groups if paths]
     if not groups:
-        raise DataError(f"Expected images ({', '.join(SUFFIXES)}) in {folder} or in folders below it, found none.")
+        raise DataError(f"Expected images ({', '.join(IMAGE_SUFFIXES)}) in {folder} or in folders below it, found none.")
     labels = np.repeat(np.arange(len(groups)), [len(paths) for _, paths in groups]).astype(np.int64)
     return ImageFolder(tuple(p for _, paths in groups for p in paths), labels, tuple(name for name, _ in groups))
 
 
 def _images_in(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.iterdir() if p.is_file() and p.suffix.lower() in SUFFIXES and not p.name.startswith("."))
+    return sorted(
+        p for p in folder.iterdir() if p.is_file() and p.suffix.lower() in IMAGE_SUFFIXES and not p.name.startswith(".")
+    )
 
 
 def load_encoder(name: str) -> torch.nn.Module:
@@ -191,11 +193,6 @@ def write_features(
     if class_names is not None:
         arrays["class_names"] = np.array(class_names)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(prefix=path.name, suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)
-        os.replace(part, path)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    write_atomically(path, buffer.getvalue())

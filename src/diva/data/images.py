@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from diva.data.samples import Opened
 from diva.exceptions import DataError
@@ -21,15 +21,6 @@ MEMORY_BYTES = 1 << 29  # up to here decoded images are kept
 GREY = ("1", "L", "LA", "La")
 DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")  # more than 256 levels
 ORIENTATION = 0x0112  # in the notes of a camera
-TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 SIDEWAYS = (5, 6, 7, 8)
 
 
@@ -93,9 +84,8 @@ class ImageSource:
     def _decode(self, number: int) -> NDArray[Any]:
         height, width = self._item_shape[:2]
         with _opened(self._pictures, number) as image:
-            turn = TURNS.get(_orientation(image))
-            image = _in_mode(image, self._mode)
-            image = image if turn is None else image.transpose(turn)
+            upright = image if _orientation(image) == 1 else ImageOps.exif_transpose(image)
+            image = _in_mode(upright, self._mode)
             if image.size != (width, height):
                 image = image.resize((width, height), Image.Resampling.BILINEAR)
             return np.asarray(image)

@@ -217,7 +217,7 @@ def check_range(source: Source, scaling: Scaling) -> None:
     """Raise ValueError if new images are clearly in other units than those of the fit."""
     if not scaling.is_image:
         return
-    low, high = (float(scaling.offset + sign * scaling.unit) for sign in (-1, 1))
+    low, high = scaling.value_range
     lowest, highest = measure_range(source)
     reach = high - low
     advice = "Scale the images as they were for fit."

@@ -152,6 +152,12 @@ class Scaling:
         """Whether the network sees images."""
         return len(self.input_shape) == 3
 
+    @property
+    def value_range(self) -> tuple[float, float]:
+        """Raw numbers that become -1 and 1: of images, darkest and brightest."""
+        offset, unit = float(self.offset[0]), float(self.unit[0])
+        return offset - unit, offset + unit
+
     def check(self) -> None:
         """Raise ValueError if it is no scaling."""
         n_numbers = int(np.prod(self.input_shape))

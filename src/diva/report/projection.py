@@ -18,7 +18,7 @@ from diva.archive import read_archive, write_archive
 from diva.exceptions import ModelFileError
 
 KIND = "DIVA projection"
-FILE = "projection.safetensors"
+PROJECTION = "projection.safetensors"
 METHODS = {"tsne": "t-SNE", "umap": "UMAP", "pca": "principal components", "codes": "the codes themselves"}
 
 
@@ -75,7 +75,7 @@ def project(codes: NDArray[np.float32], method: str = "auto") -> Projection:
 def project_run(run: Path, codes: NDArray[np.float32], method: str = "auto") -> Projection:
     """Make the map of a run's codes, or take the one that was made before."""
     method = _resolve(codes, method)
-    path, mark = run / FILE, _mark(codes)
+    path, mark = run / PROJECTION, _mark(codes)
     with suppress(OSError, ModelFileError):  # a damaged map is made anew
         archive = read_archive(path, kinds=(KIND,))
         points = archive.tensors["points"].numpy()

@@ -1,0 +1,51 @@
+"""Options that several commands share, and what their texts mean."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from diva.cli.errors import UsageError
+
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
+Report = Annotated[bool, typer.Option(help="Write RUN/report.html at the end.")]
+Split = Annotated[str, typer.Option(help="Part of a named data set: train or test.")]
+Columns = Annotated[str | None, typer.Option(help="Columns of a table, such as a,b,c; all but the label column by default.")]
+LabelColumn = Annotated[str | None, typer.Option(help="Column with known classes: to compare with, never learnt from.")]
+ImageSize = Annotated[str | None, typer.Option(help="Resize images to HEIGHT,WIDTH, both divisible by 4.", metavar="H,W")]
+Key = Annotated[str | None, typer.Option(help="Which array of an .npz file.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many samples.")]
+
+
+def split_of(text: str) -> str:
+    """Part of a data set."""
+    if text not in ("train", "test"):
+        raise UsageError(f"--split should be train or test, got {text!r}.")
+    return text
+
+
+def columns_of(text: str | None) -> tuple[str, ...] | None:
+    """Names of columns.
+
+    >>> columns_of("a, b")
+    ('a', 'b')
+    """
+    return None if text is None else tuple(name.strip() for name in text.split(","))
+
+
+def image_size_of(text: str | None) -> tuple[int, int] | None:
+    """Height and width.
+
+    >>> image_size_of("32,48")
+    (32, 48)
+    """
+    if text is None:
+        return None
+    try:
+        height, width = (int(part) for part in text.replace("x", ",").split(","))
+    except ValueError:
+        raise UsageError(f"--image-size should be HEIGHT,WIDTH, such as 32,32, got {text!r}.") from None
+    if min(height, width) < 4 or height % 4 or width % 4:
+        raise UsageError(f"--image-size should be two numbers divisible by 4, got {text!r}.")
+    return height, width
