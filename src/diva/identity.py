@@ -1,0 +1,129 @@
+"""Names that last: clusters found anew are matched to those there were, by where their samples went.
+
+A name lives on where most of its samples are. Whatever else happens to clusters is an event: some were born, split, merged, or
+died; the records of these explain every change of a name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAJORITY = 0.5  # of a cluster's samples: where its name goes
+PART = 0.1  # of a cluster's samples: fewer are strays, not a part that split off
+
+Event = Literal["born", "split", "merged", "died"]
+
+
+@dataclass(frozen=True)
+class ClusterRecord:
+    """What happened to clusters, by their permanent ids.
+
+    Attributes
+    ----------
+    event : {"born", "split", "merged", "died"}
+    parents, children : tuple of int
+        Clusters before and after. An id in both lives on: the heir of a split, the cluster others were merged into.
+    masses : tuple of float
+        Samples of each child, old and new.
+    batch : int
+        Number of the fit or partial fit in which it happened.
+    """
+
+    event: Event
+    parents: tuple[int, ...]
+    children: tuple[int, ...]
+    masses: tuple[float, ...]
+    batch: int
+
+
+@dataclass(frozen=True)
+class Naming:
+    """Ids of clusters by position, the next free id, and what happened.
+
+    Attributes
+    ----------
+    ids : tuple of int
+        Permanent name of the cluster at each position.
+    next_id : int
+        Never used so far.
+    records : tuple of ClusterRecord
+        Of the change that led here.
+    """
+
+    ids: tuple[int, ...] = ()
+    next_id: int = 0
+    records: tuple[ClusterRecord, ...] = ()
+
+    @classmethod
+    def first(cls, n_clusters: int) -> Naming:
+        """Of a first fit: positions are names."""
+        return cls(tuple(range(n_clusters)), n_clusters)
+
+    def after(self, overlap: NDArray[np.float64], masses: Sequence[float], batch: int = 0) -> Naming:
+        """Name the clusters of a new grouping.
+
+        Parameters
+        ----------
+        overlap : array of shape (n_clusters before, n_clusters now)
+            How many samples of each old cluster are in each new one. Only samples that were there before count.
+        masses : sequence of float, length n_clusters now
+            Samples of each new cluster, new ones too.
+        batch : int
+            For the records.
+        """
+        overlap = np.asarray(overlap, dtype=np.float64)
+        if overlap.shape != (len(self.ids), len(masses)):
+            raise ValueError(f"overlap should have shape {(len(self.ids), len(masses))}, got {overlap.shape}.")
+        went = _shares(overlap, axis=1)  # of an old cluster's samples
+        came = _shares(overlap, axis=0)  # of a new cluster's old samples
+        heirs = _heirs(overlap, went)
+        children, next_id = _name_children(self, heirs, len(masses))
+
+        def record(event: Event, parents: Sequence[int], positions: Sequence[int]) -> ClusterRecord:
+            named = tuple(children[j] for j in positions)
+            return ClusterRecord(event, tuple(parents), named, tuple(float(masses[j]) for j in positions), batch)
+
+        records, explained = [], set(heirs.values())
+        for j in range(len(masses)):
+            joined = [i for i in range(len(self.ids)) if went[i, j] >= MAJORITY]
+            if len(joined) > 1:
+                records.append(record("merged", [self.ids[i] for i in joined], [j]))
+        for i, name in enumerate(self.ids):
+            parts = [j for j in range(len(masses)) if j not in explained and went[i, j] >= PART and came[i, j] >= MAJORITY]
+            if parts:
+                records.append(record("split", [name], [heirs[i], *parts] if i in heirs else parts))
+                explained.update(parts)
+            elif i not in heirs and went[i].max(initial=0.0) < MAJORITY:
+                records.append(record("died", [name], []))
+        records += [record("born", [], [j]) for j in range(len(masses)) if j not in explained]
+        return Naming(children, next_id, tuple(records))
+
+
+def _shares(overlap: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    totals = overlap.sum(axis=axis, keepdims=True)
+    return np.divide(overlap, totals, out=np.zeros_like(overlap), where=totals > 0)
+
+
+def _heirs(overlap: NDArray[np.float64], went: NDArray[np.float64]) -> dict[int, int]:
+    """Where each old name goes, old position -> new position; of several that claim a cluster the heaviest has it."""
+    heirs: dict[int, int] = {}
+    claims = [(overlap[i, j], -i, j) for i, j in np.argwhere(went >= MAJORITY).tolist()]
+    for _, minus_i, j in sorted(claims, reverse=True):
+        if -minus_i not in heirs and j not in heirs.values():  # two halves of exactly one half: the first has the name
+            heirs[-minus_i] = j
+    return heirs
+
+
+def _name_children(before: Naming, heirs: dict[int, int], n_clusters: int) -> tuple[tuple[int, ...], int]:
+    names = {j: before.ids[i] for i, j in heirs.items()}
+    next_id = before.next_id
+    for j in range(n_clusters):
+        if j not in names:
+            names[j] = next_id
+            next_id += 1
+    return tuple(names[j] for j in range(n_clusters)), next_id
