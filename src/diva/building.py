@@ -120,9 +120,15 @@ def make_vae(model: DIVA, recipe: Recipe, input_shape: tuple[int, ...]) -> VAE:
     return vae
 
 
-def make_learner(model: DIVA, course: Course) -> Learner:
-    """Networks with fresh weights, and all chance set by ``random_state``."""
+def seed_of(model: DIVA, batch: int = 0) -> int:
+    """What sets all chance of a fit, or of a later batch."""
     seed = int(check_random_state(model.random_state).randint(2**31))
+    return int(np.random.default_rng([seed, batch]).integers(2**31)) if batch else seed
+
+
+def make_learner(model: DIVA, course: Course, batch: int = 0) -> Learner:
+    """Networks with fresh weights, and all chance set by ``random_state``."""
+    seed = seed_of(model, batch)
     with torch.random.fork_rng(devices=[]):  # weights draw on torch's own generator, which belongs to the user
         torch.manual_seed(seed)
         vae = make_vae(model, course.recipe, course.samples.scaling.input_shape).to(course.device)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -14,9 +15,11 @@ from torch.nn import functional
 
 from diva.codes import encode
 from diva.grouping import Walk, neighbour_walk
-from diva.mixture.estimator import DPMixture
+from diva.mixture.estimator import Carried, DPMixture
 from diva.sharpening import Teacher
 from diva.training import Course, Learner
+
+Weights: TypeAlias = NDArray[np.float64]
 
 MIXTURE_ROWS = 60_000  # codes that clusters are found on, at most
 WALK_ROWS = 20_000
@@ -53,28 +56,53 @@ def see(learner: Learner, course: Course) -> SeenCodes:
     return SeenCodes(clean, tuple(moved))
 
 
-def find_clusters(codes: SeenCodes, learner: Learner, course: Course) -> DPMixture:
+def find_clusters(
+    codes: SeenCodes, learner: Learner, course: Course, weights: Weights | None = None, carried: Carried | None = None
+) -> DPMixture:
     """Fit a mixture to clean and moved codes together, then group its components.
 
     More data carry more components, and finer ones group better: a component that straddles two classes cannot be undone.
+
+    Parameters
+    ----------
+    codes : SeenCodes
+    learner, course
+    weights : array of shape (n,), optional
+        How many samples each code stands for.
+    carried : Carried, optional
+        Components to start from.
     """
     mixture = new_mixture(learner, course)
     rows = np.sort(_choose(len(codes.all) * len(codes.clean), MIXTURE_ROWS, learner.rng))
+    X = torch.cat(codes.all).numpy()[rows]
+    weights = None if weights is None else np.tile(weights, len(codes.all))[rows]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a few laps more or less do not matter here
-        mixture.fit(torch.cat(codes.all).numpy()[rows])
+        if carried is None:
+            mixture.fit(X, sample_weight=weights)
+        else:
+            mixture._fit_carried(X, weights, carried)
     if course.recipe.grouping:
         mixture.regroup(walk_of(codes, mixture, learner.rng))
     return mixture
 
 
-def fill_clusters(codes: SeenCodes, learner: Learner, course: Course) -> DPMixture:
-    """Fit a mixture inside every cluster of a sharpened encoder: no component straddles two of them."""
+def fill_clusters(
+    codes: SeenCodes, learner: Learner, course: Course, weights: Weights | None = None, carried: Carried | None = None
+) -> DPMixture:
+    """Fit a mixture inside every cluster of a sharpened encoder: no component straddles two of them.
+
+    Parameters are those of ``find_clusters``.
+    """
     assert learner.teacher is not None
     labels = head_proba(learner.teacher, codes, course.device).argmax(1).numpy()
+    if carried is not None:
+        there = SeenCodes(torch.from_numpy(carried.codes), ())
+        carried = replace(carried, labels=head_proba(learner.teacher, there, course.device).argmax(1).numpy())
     mixture = new_mixture(learner, course)
     rows = np.sort(_choose(len(codes.clean), MIXTURE_ROWS, learner.rng))
-    mixture.fit_clusters(codes.clean.numpy()[rows], labels[rows])  # clean codes: the density is that of the data
+    X = codes.clean.numpy()[rows]  # clean codes: the density is that of the data
+    mixture.fit_clusters(X, labels[rows], None if weights is None else weights[rows], carried=carried)
     return mixture.regroup(walk_of(codes, mixture, learner.rng), keep_clusters=True)
 
 

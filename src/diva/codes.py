@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from diva.data import ArrayBatches, PartOfSource, Samples
+from diva.data import ArrayBatches, PartOfSource, Samples, Scaling
 from diva.mixture.frame import Frame, FramedBatches, measure
 from diva.mixture.gaussian import make_family
 from diva.mixture.laps import MixtureFit, fit_mixture
@@ -64,6 +65,13 @@ def encode(
     return Codes(mean, log_var)
 
 
+@torch.no_grad()
+def decode(vae: VAE, z: Tensor, scaling: Scaling, item_shape: tuple[int, ...], device: torch.device) -> NDArray[np.float32]:
+    """Samples that codes (n, D) stand for, in the units of the data."""
+    parts = [scaling.to_raw(vae.decode(part.to(device)), item_shape) for part in torch.split(z, 512)]
+    return np.concatenate(parts)
+
+
 def subset(samples: Samples, n_samples: int, rng: np.random.Generator) -> Samples:
     """At most so many samples, drawn without replacement; all of them, in order, if there are no more."""
     if len(samples) <= n_samples:
@@ -71,12 +79,14 @@ def subset(samples: Samples, n_samples: int, rng: np.random.Generator) -> Sample
     return replace(samples, source=PartOfSource(samples.source, np.sort(rng.choice(len(samples), n_samples, replace=False))))
 
 
-def start_mixture(z: Tensor, covariance_type: str, concentration: float, covariance_scale: float) -> MixturePrior:
+def start_mixture(
+    z: Tensor, covariance_type: str, concentration: float, covariance_scale: float, first_id: int
+) -> MixturePrior:
     """One component at the middle of some codes, in their own frame: K = 1."""
     frame = measure(ArrayBatches(z.numpy())).frame
     zeros = torch.zeros(z.shape[1], dtype=torch.float64)
     family = make_family(covariance_type, m0=zeros, variance=zeros + covariance_scale)
-    return MixturePrior(MixtureState.start(family, concentration), frame)
+    return MixturePrior(MixtureState.start(family, concentration, first_id), frame)
 
 
 def update_mixture(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,23 +22,25 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from diva.archive import Archive, write_archive
-from diva.building import RECIPE_PARAMETERS, flushed_denormals, make_learner, make_recipe, make_vae, make_views
+from diva.building import RECIPE_PARAMETERS, flushed_denormals, make_learner, make_recipe, make_vae, make_views, seed_of
 from diva.checkpoints import RunFolder, fingerprint, learner_from_archive, parts_with
 from diva.checks import plain_param, resolve_device
 from diva.clusters import fill_clusters, find_clusters, new_mixture, see, teach
-from diva.codes import encode
-from diva.data import Samples, Scaling
+from diva.codes import decode, encode, subset
+from diva.data import ArraySource, JoinedSource, PartOfSource, Samples, Scaling, Source
 from diva.data.opening import check_range, check_shape, open_samples, scaling_for
 from diva.data.preparation import Preparation, PreparedSource, fit_preparation
 from diva.data.samples import FARTHEST
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
-from diva.grouping import Hierarchy, Walk, neighbour_walk
-from diva.mixture.estimator import DPMixture, Level
+from diva.grouping import Hierarchy, Walk, extend, neighbour_walk
+from diva.mixture.estimator import Carried, DPMixture, Level
 from diva.mixture.moves import MoveRecord
 from diva.mixture.saving import record_from_plain
 from diva.parameters import check_params
 from diva.priors import MixturePrior
 from diva.recipes import Recipe, recipe_from_plain
+from diva.replay import Memory, Rehearsal, Reservoir, remember
+from diva.streaming import BIRTH_SHARE, BatchRecord, Stream, Window, worth_learning
 from diva.training import Course, EpochRecord, Learner, fit_epochs
 from diva.vae import VAE
 from diva.version import __version__
@@ -107,6 +111,18 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Of the grouping.
     early_stopping : int, optional
         Epochs without a better bound, on the validation data if there are any, after which the coupled phase ends.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the fit before, on data that take the place of those before: old ones and new ones
+        together. Clusters and components keep their ids.
+    adapt : {"auto", True, False}, default="auto"
+        Whether ``partial_fit`` lets the networks learn. "auto": when there are enough samples of no known kind; the mixture
+        always goes on.
+    further_epochs : int, default=10
+        Passes over the data when networks go on learning.
+    replay : bool, default=True
+        Whether, in ``partial_fit``, decoded draws of the mixture stand in for data that are gone.
+    reservoir : int, default=0
+        Real samples to keep, chosen at random from all that were seen, to be learnt from again.
     run_dir : str or path-like, optional
         Folder for checkpoints, history and the fitted model.
     checkpoint_every : int, default=1
@@ -126,7 +142,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each sample.
+        Cluster of each sample, by its permanent id.
     component_labels_ : ndarray of shape (n_samples,)
         Component of the mixture, the fine level.
     n_clusters_, n_components_ : int
@@ -135,8 +151,18 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     vae_ : VAE
     hierarchy_ : Hierarchy or None
         Tree of components; ``predict(X, level=k)`` cuts it into k clusters.
+    cluster_ids_ : ndarray of shape (n_clusters,)
+        Permanent names of the clusters, in the order of the columns of ``predict_proba``; from 0 after a first fit.
+    component_ids_ : ndarray of shape (n_components,)
+        Permanent names of the components, by position.
+    cluster_lineage_ : list of ClusterRecord
+        Which clusters were born, split, merged or died after the first fit.
     lineage_ : list of MoveRecord
         Every birth, merge and deletion: those while training with their epoch, then those of the final mixture.
+    batches_ : list of BatchRecord
+        What each fit or partial fit did, with the share of novel samples.
+    novelty_threshold_ : float
+        Samples that ``score_samples`` puts below are of no known kind.
     history_ : list of EpochRecord
     recipe_ : Recipe
         What the parameters came to.
@@ -157,6 +183,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     _scaling: Scaling
     _item_shape: tuple[int, ...]
     _preparation: Preparation | None
+    _stream: Stream
+    lineage_: list[MoveRecord]
 
     def __init__(
         self,
@@ -188,6 +216,11 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         grouping: str | None = "auto",
         resolution: float | Literal["auto"] | None = None,
         early_stopping: int | None = None,
+        warm_start: bool = False,
+        adapt: bool | Literal["auto"] = "auto",
+        further_epochs: int = 10,
+        replay: bool = True,
+        reservoir: int = 0,
         run_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 1,
         resume: bool = False,
@@ -223,6 +256,11 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.grouping = grouping
         self.resolution = resolution
         self.early_stopping = early_stopping
+        self.warm_start = warm_start
+        self.adapt = adapt
+        self.further_epochs = further_epochs
+        self.replay = replay
+        self.reservoir = reservoir
         self.run_dir = run_dir
         self.checkpoint_every = checkpoint_every
         self.resume = resume
@@ -255,6 +293,18 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             raise
 
     def _fit(self, X: Any, validation: Any) -> Self:
+        started = time.perf_counter()
+        folder = None if self.run_dir is None else RunFolder(Path(self.run_dir))
+        if self.warm_start and hasattr(self, "mixture_"):
+            samples = self._samples(X)
+            held_out = None if validation is None else self._samples(validation)
+            with folder.locked() if folder else nullcontext(), flushed_denormals(), torch.random.fork_rng(devices=[]):
+                n_moves = len(self.lineage_)
+                self._go_on(samples, None, held_out, folder)
+                self._close_batch(samples, None, learnt=True, n_seen=len(samples), n_moves=n_moves, started=started)
+                if folder is not None:
+                    self.save(folder.model)
+            return self
         source = open_samples(self, X, reset=True)
         self._item_shape = source.item_shape
         self._preparation = fit_preparation(source, tfidf=bool(self.tfidf), n_axes=self.pca)
@@ -268,37 +318,149 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             recipe, samples, held_out, make_views(self, recipe, samples), self._device(), self.early_stopping, teach
         )
         self.recipe_ = recipe
-        folder = None if self.run_dir is None else RunFolder(Path(self.run_dir))
+        self._stream = Stream()
         with folder.locked() if folder else nullcontext(), flushed_denormals(), torch.random.fork_rng(devices=[]):
             learner = make_learner(self, course)
             if folder is not None:
                 self._open_run(folder, learner, course)
             self._learn(learner, course, folder)
             self._finish(learner, course)
+            self._close_batch(samples, None, learnt=True, n_seen=len(samples), n_moves=0, started=started)
             if folder is not None:
                 self.save(folder.model)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Go on with new samples; the first call is a fit.
+        """Go on with new samples, the old ones gone; the first call is a fit.
 
-        The networks stay as they are, so that codes of samples seen before stay valid and count in full through their
-        statistics. The mixture goes on: components keep their ids, and new ones are born where it describes the new samples
-        badly. ``labels_`` are those of ``X``.
+        Clusters and components keep their ids. New components are born where the mixture describes new samples badly, and
+        find their place among the clusters. When there are enough samples of no known kind, the networks learn as well:
+        from the latest samples, and from what the model remembers of those that are gone. ``labels_`` are those of ``X``.
         """
         if not hasattr(self, "mixture_"):
             return self.fit(X)
         check_params(self)
-        samples = self._samples(X)
-        with flushed_denormals():
-            clean = encode(self.vae_, samples, self._device()).mean
-            generator = torch.Generator().manual_seed(int(check_random_state(self.random_state).randint(2**31)))
-            self.mixture_.partial_fit(clean.numpy())
-            if self.recipe_.grouping:
-                self.mixture_.regroup(self._walk_after(samples, clean, generator))
-        self.lineage_ = [*self._training_lineage, *self.mixture_.lineage_]
-        self._publish(clean)
+        before = dict(vars(self))
+        try:
+            return self._partial_fit(X)
+        except BaseException:  # a fit that fails leaves the model as it was
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _partial_fit(self, X: Any) -> Self:
+        started = time.perf_counter()
+        samples, stream, n_moves = self._samples(X), self._stream, len(self.lineage_)
+        with flushed_denormals(), torch.random.fork_rng(devices=[]):
+            novel = self._novel_among(samples)
+            recent = stream.window.beside(samples.source)
+            learns = self.adapt is True or (self.adapt == "auto" and worth_learning(np.concatenate([recent.novel, novel])))
+            if learns:
+                self._go_on(samples, recent)
+            else:
+                self._place(samples, births=float(novel.mean()) >= BIRTH_SHARE)
+            n_seen = stream.n_seen + len(samples)
+            self._close_batch(samples, novel, learnt=learns, n_seen=n_seen, n_moves=n_moves, started=started)
         return self
+
+    def _go_on(
+        self, samples: Samples, recent: Window | None, held_out: Samples | None = None, folder: RunFolder | None = None
+    ) -> None:
+        """Let the networks learn on, from where they are.
+
+        Parameters
+        ----------
+        samples : Samples
+        recent : Window or None
+            Samples that came shortly before and have not been learnt from, if other data are gone; None if the samples are
+            all there is, old and new.
+        held_out, folder
+            As in ``fit``.
+        """
+        before, device, gone = self.mixture_, self._device(), recent is not None
+        rng = np.random.default_rng(seed_of(self, self._stream.n_batches))
+        item_shape = samples.source.item_shape
+        mass = float(max(self._stream.n_seen - (len(recent) if recent is not None else 0), 1))
+        memory = remember(
+            self.vae_, before, self._scaling, item_shape, mass, self._stream.reservoir, device, rng, draws=bool(self.replay)
+        )
+        fresh: list[Source] = [samples.source]
+        if recent is not None and len(recent):
+            fresh.append(ArraySource(recent.values))
+        n_fresh = sum(len(part) for part in fresh)
+        rehearsal, learnt_from = None, fresh
+        if gone and len(again := memory.rehearsed(mass, draws=bool(self.replay), rng=rng)):
+            rehearsal = Rehearsal(n_fresh, memory.codes.mean[again], memory.codes.log_var[again].exp())
+            learnt_from = [*fresh, PartOfSource(memory.source, again)]
+        recipe = self.recipe_.going_on(self.further_epochs)
+        views = make_views(self, recipe, samples)
+        taught = Samples(JoinedSource(learnt_from), self._scaling)
+        course = Course(recipe, taught, held_out, views, device, self.early_stopping, teach, rehearsal)
+        learner = make_learner(self, course, self._stream.n_batches)
+        learner.vae.load_state_dict(self.vae_.state_dict())
+        learner.variance = self._variance
+        learner.epoch, learner.history = len(self.history_), list(self.history_)
+        learner.lineage = list(self.lineage_)
+        learner.next_component_id = before._state.next_id
+        if not recipe.final_refit:  # the prior is the mixture, and stays it
+            learner.prior = MixturePrior(before._state, before._frame, recipe.assignment)
+        if folder is not None:
+            self._open_run(folder, learner, course)
+        self._learn(learner, course, folder)
+        counted = Samples(JoinedSource([*fresh, memory.source] if gone else fresh), self._scaling)
+        weights = np.concatenate([np.ones(n_fresh), memory.weights]) if gone else None
+        self._finish(learner, replace(course, samples=counted, rehearsal=None), weights, memory, len(samples))
+
+    def _place(self, samples: Samples, *, births: bool) -> None:
+        """Let the mixture go on while the networks stay; new components find their place among the clusters."""
+        before = self.mixture_
+        clean = encode(self.vae_, samples, self._device()).mean
+        mixture = copy.copy(before)
+        mixture.births = births
+        mixture.partial_fit(clean.numpy())
+        mixture.births = before.births
+        rng = np.random.default_rng(seed_of(self, self._stream.n_batches))
+        if before.hierarchy_ is not None:
+            cluster_of = dict(zip(before.component_ids_.tolist(), before.hierarchy_.labels.tolist(), strict=True))
+            known = np.array([cluster_of.get(i, -1) for i in mixture.component_ids_.tolist()])
+            if sorted(mixture.component_ids_) == sorted(before.component_ids_):
+                place = {i: k for k, i in enumerate(before.component_ids_.tolist())}
+                hierarchy = before.hierarchy_.permuted([place[i] for i in mixture.component_ids_.tolist()])
+            else:
+                hierarchy = extend(self._walk_after(mixture, samples, clean, rng), known)
+            mixture._adopt_hierarchy(hierarchy)._keep_names(before, rng)
+        self.mixture_ = mixture
+        self.lineage_ = [*self._training_lineage, *mixture.lineage_]
+        self._publish(clean)
+
+    def _close_batch(
+        self, samples: Samples, novel: NDArray[np.bool_] | None, *, learnt: bool, n_seen: int, n_moves: int, started: float
+    ) -> None:
+        """Write the batch's record, and remember what has to be remembered of its samples."""
+        stream = self._stream
+        rng = np.random.default_rng([seed_of(self, stream.n_batches), 1])
+        reservoir, window = stream.reservoir if novel is not None else Reservoir.empty(), Window.empty()
+        if self.reservoir:
+            reservoir = reservoir.after(samples.source, int(self.reservoir), rng)
+        if novel is not None and not learnt and self.adapt == "auto":
+            window = stream.window.after(samples.source, novel)
+        if learnt:
+            self.novelty_threshold_ = self._calibrate(samples)
+        moves = [record.move for record in self.lineage_[n_moves:]]
+        record = BatchRecord(
+            batch=stream.n_batches,
+            n_samples=len(samples),
+            novel_share=None if novel is None else float(novel.mean()),
+            learnt=learnt,
+            births=moves.count("birth"),
+            merges=moves.count("merge"),
+            deletes=moves.count("delete"),
+            n_components=self.n_components_,
+            n_clusters=self.n_clusters_,
+            seconds=time.perf_counter() - started,
+        )
+        self._stream = stream.after(record, n_seen, reservoir, window)
+        self.batches_ = list(self._stream.records)
 
     def _learn(self, learner: Learner, course: Course, folder: RunFolder | None) -> None:
         """Run the schedule, with checkpoints; an interrupted run keeps what it has if it can be used."""
@@ -336,8 +498,30 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 stacklevel=4,
             )
 
-    def _finish(self, learner: Learner, course: Course) -> None:
-        """The mixture that is left at the end, and what follows from it."""
+    def _finish(
+        self,
+        learner: Learner,
+        course: Course,
+        weights: NDArray[np.float64] | None = None,
+        memory: Memory | None = None,
+        n_own: int | None = None,
+    ) -> None:
+        """The mixture that is left at the end, and what follows from it.
+
+        Parameters
+        ----------
+        learner, course
+        weights : array, optional
+            How many samples each sample of the course stands for.
+        memory : Memory, optional
+            What there was before; components and clusters keep their names by where it is now.
+        n_own : int, optional
+            Only the first so many samples are those of the caller.
+        """
+        before, carried = getattr(self, "mixture_", None) if memory is not None else None, None
+        if memory is not None and before is not None:
+            moved = encode(learner.vae, Samples(memory.source, course.samples.scaling), course.device).mean.numpy()
+            carried = Carried(moved, memory.components, memory.weights, before._state.ids, learner.next_component_id)
         self.vae_ = learner.vae.eval()
         prior = learner.prior
         if not course.recipe.final_refit and isinstance(prior, MixturePrior):
@@ -347,49 +531,49 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             codes = see(learner, course)
             clean = codes.clean
             fitted = find_clusters if learner.teacher is None else fill_clusters
-            self.mixture_ = fitted(codes, learner, course)
+            self.mixture_ = fitted(codes, learner, course, weights, carried)
+        if memory is not None and before is not None and carried is not None:
+            now = self.mixture_._groups(None)[self.mixture_.predict(carried.codes, level="component")]
+            self.mixture_._rename(before, before._groups(None)[memory.components], now, memory.weights)
+            learner.lineage += _forgotten(before, self.mixture_, learner.lineage)
         self._variance = learner.variance
         self._training_lineage = learner.lineage
         self.history_ = learner.history
         self.lineage_ = [*learner.lineage, *self.mixture_.lineage_]
-        self._publish(clean)
+        self._publish(clean[:n_own])
 
     def _publish(self, clean: torch.Tensor) -> None:
         """Set the fitted attributes that follow from the mixture and the codes of the samples."""
         self._set_labels(self.mixture_.predict(clean.numpy(), level="component"))
 
     def _set_labels(self, component_labels: NDArray[np.int64]) -> None:
-        self.hierarchy_: Hierarchy | None = self.mixture_.hierarchy_
-        self.n_components_ = self.mixture_.n_components_
-        self.n_clusters_ = self.mixture_.n_clusters_
-        self.component_ids_ = self.mixture_.component_ids_
+        mixture = self.mixture_
+        self.hierarchy_: Hierarchy | None = mixture.hierarchy_
+        self.n_components_ = mixture.n_components_
+        self.n_clusters_ = mixture.n_clusters_
+        self.component_ids_, self.cluster_ids_ = mixture.component_ids_, mixture.cluster_ids_
+        self.cluster_lineage_ = mixture.cluster_lineage_
         self.component_labels_ = component_labels
-        self.labels_ = self.mixture_._groups(None)[component_labels]
+        self.labels_ = mixture._names(None)[component_labels]
 
-    def _walk_after(self, samples: Samples, clean: torch.Tensor, generator: torch.Generator) -> Walk:
+    def _walk_after(self, mixture: DPMixture, samples: Samples, clean: torch.Tensor, rng: np.random.Generator) -> Walk:
         """Views of new samples; samples that are gone take part through decoded draws of the mixture."""
         views = make_views(self, self.recipe_, samples)
-        mixture = self.mixture_
-        n_new = len(samples)
-        n_past = round(min(max(float(mixture._state.total.counts.sum()) - n_new, 0.0), MAX_DRAWN))
-        codes, moved = [clean], []
+        draws = torch.from_numpy(mixture.sample(min(self._stream.n_seen, MAX_DRAWN), random_state=_legacy(rng))[0]).float()
         if views is None:
-            resp = mixture.predict_proba(clean.numpy(), level="component")
-            return neighbour_walk(clean.numpy(), resp)
-        moved.append(encode(self.vae_, samples, self._device(), views, generator).mean)
-        if n_past:
-            draws, _ = mixture.sample(n_past, random_state=int(torch.randint(2**31, (), generator=generator)))
-            with torch.no_grad():
-                for z in torch.split(torch.from_numpy(draws.astype(np.float32)), 512):
-                    x = self.vae_.decode(z.to(self._device()))
-                    codes.append(self.vae_.encode(x)[0].cpu())
-                    moved.append(self.vae_.encode(views(x, generator))[0].cpu())
+            z = torch.cat([clean, draws]).numpy()
+            return neighbour_walk(z, mixture.predict_proba(z, level="component"))
+        generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
+        values = decode(self.vae_, draws, self._scaling, samples.source.item_shape, self._device())
+        past = Samples(ArraySource(values), self._scaling)
+        codes = [clean, encode(self.vae_, past, self._device()).mean]
+        moved = [encode(self.vae_, part, self._device(), views, generator).mean for part in (samples, past)]
         resp, resp_moved = (mixture.predict_proba(torch.cat(z).numpy(), level="component") for z in (codes, moved))
         return Walk(resp, resp_moved)
 
     # --- using
 
-    def predict(self, X: Any, level: Level | None = None) -> NDArray[np.int64]:
+    def predict(self, X: Any, level: Level | None = None, *, reject: bool = False) -> NDArray[np.int64]:
         """Most probable cluster of each sample.
 
         Parameters
@@ -397,9 +581,19 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         X : as in ``fit``
         level : {"cluster", "component"} or int, optional
             "component" for the fine level, a number to cut the hierarchy into so many clusters. Clusters by default.
+        reject : bool, default=False
+            Answer -1, none of these, for samples of no known kind.
+
+        Returns
+        -------
+        array of int, shape (n_samples,)
+            Permanent ids of clusters; at other levels, positions.
         """
         check_is_fitted(self)
-        return self.mixture_.predict(self._encode(X), level)
+        samples = self._samples(X)
+        with flushed_denormals():
+            labels = self.mixture_.predict(encode(self.vae_, samples, self._device()).mean.numpy(), level)
+            return np.where(self._novel_among(samples), -1, labels) if reject else labels
 
     def predict_proba(self, X: Any, level: Level | None = None) -> NDArray[np.float64]:
         """Probability of each cluster for each sample, (n_samples, n_clusters)."""
@@ -429,15 +623,10 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _decode(self, codes: NDArray[Any]) -> NDArray[np.float32]:
         """Decode codes as they are, however far out."""
         Z = np.clip(codes, -FARTHEST, FARTHEST).astype(np.float32)
-        parts = []
-        with flushed_denormals(), torch.no_grad():
-            for z in torch.split(torch.from_numpy(Z), 512):
-                x = self.vae_.decode(z.to(self._device()))
-                if self._preparation is None:
-                    parts.append(self._scaling.to_raw(x, self._item_shape))
-                else:
-                    parts.append(self._preparation.undo(self._scaling.to_raw(x, self._scaling.input_shape)))
-        return np.concatenate(parts)
+        shape = self._item_shape if self._preparation is None else self._scaling.input_shape
+        with flushed_denormals():
+            values = decode(self.vae_, torch.from_numpy(Z), self._scaling, shape, self._device())
+        return values if self._preparation is None else self._preparation.undo(values)
 
     def reconstruct(self, X: Any) -> NDArray[np.float32]:
         """What the decoder makes of the codes of samples, in the shape and units of the data."""
@@ -448,6 +637,24 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         """Log density of the codes of samples: low means of no known kind."""
         check_is_fitted(self)
         return self.mixture_.score_samples(self._encode(X))
+
+    def is_novel(self, X: Any) -> NDArray[np.bool_]:
+        """Whether samples are of no known kind: less likely than all but 1 in 100 of the samples learnt from."""
+        check_is_fitted(self)
+        with flushed_denormals():
+            return self._novel_among(self._samples(X))
+
+    def _novel_among(self, samples: Samples) -> NDArray[np.bool_]:
+        novel: NDArray[np.bool_] = self._scores(samples) < self.novelty_threshold_
+        return novel
+
+    def _scores(self, samples: Samples) -> NDArray[np.float64]:
+        return self.mixture_.score_samples(encode(self.vae_, samples, self._device()).mean.numpy())
+
+    def _calibrate(self, samples: Samples) -> float:
+        """Set what is novel by samples that are not."""
+        some = subset(samples, CALIBRATION_SAMPLES, np.random.default_rng(0))
+        return float(np.quantile(self._scores(some), NOVEL_SHARE))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the codes."""
@@ -507,9 +714,12 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             "feature_names": [str(n) for n in getattr(self, "feature_names_in_", ())],
             "history": [asdict(r) for r in self.history_],
             "training_lineage": [asdict(r) for r in self._training_lineage],
+            "novelty_threshold": self.novelty_threshold_,
             "mixture": mixture,
         }
-        tensors = {f"vae.{name}": value for name, value in self.vae_.state_dict().items()}
+        document["stream"], stream = self._stream.to_archive()
+        tensors = {f"stream.{name}": value for name, value in stream.items()}
+        tensors |= {f"vae.{name}": value for name, value in self.vae_.state_dict().items()}
         tensors |= {f"mixture.{name}": value for name, value in mixture_tensors.items()}
         if self._preparation is not None:
             tensors |= {f"preparation.{name}": value for name, value in self._preparation.to_tensors().items()}
@@ -570,6 +780,9 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         model.mixture_ = DPMixture._from_archive(Archive("DPMixture", document["mixture"], parts_with(tensors, "mixture.")))
         if model.mixture_.n_features_in_ != model.recipe_.latent_dim:
             raise ValueError("mixture and encoder have codes of different length")
+        model.novelty_threshold_ = float(document["novelty_threshold"])
+        model._stream = Stream.from_archive(document["stream"], parts_with(tensors, "stream."))
+        model.batches_ = list(model._stream.records)
         model.history_ = [record_from_plain(EpochRecord, r) for r in document["history"]]
         model._training_lineage = [record_from_plain(MoveRecord, r) for r in document["training_lineage"]]
         model.lineage_ = [*model._training_lineage, *model.mixture_.lineage_]
@@ -644,7 +857,21 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
 
 WATCHING = ("run_dir", "checkpoint_every", "resume", "callbacks", "verbose", "device")
-MAX_DRAWN = 20_000
+NOVEL_SHARE = 0.01  # of samples that are not novel, that are called so
+CALIBRATION_SAMPLES = 10_000
+MAX_DRAWN = 2000  # to see what components that are past wander between
+
+
+def _legacy(rng: np.random.Generator) -> np.random.RandomState:
+    """As scikit-learn's functions take chance."""
+    return np.random.RandomState(int(rng.integers(2**31)))
+
+
+def _forgotten(before: DPMixture, after: DPMixture, lineage: Sequence[MoveRecord]) -> list[MoveRecord]:
+    """Components that are gone without a move of their own: nothing of what is remembered was theirs."""
+    named = {i for record in (*lineage[len(before.lineage_) :], *after.lineage_) for i in record.parents}
+    lost = sorted(set(before._state.ids) - set(after._state.ids) - named)
+    return [MoveRecord("delete", (i,), (), 0.0, (), True) for i in lost]
 
 
 def describe_epoch(record: EpochRecord, n_epochs: int) -> str:

@@ -31,6 +31,7 @@ __all__ = [
     "Walk",
     "choose_resolution",
     "communities",
+    "extend",
     "group",
     "group_as",
     "neighbour_walk",
@@ -417,6 +418,19 @@ class Hierarchy:
         _check_resolution(resolution)
         return self.cut(self.n_components - int((self.heights >= resolution).sum()))
 
+    def permuted(self, order: npt.ArrayLike) -> Hierarchy:
+        """Return the same tree with its components in another order.
+
+        Parameters
+        ----------
+        order : array-like of int, shape (n_components,)
+            Old position of the component that stands at each new one.
+        """
+        order = _integers(order)
+        place = np.arange(2 * self.n_components - 1)  # inner nodes keep their numbers
+        place[order] = np.arange(self.n_components)
+        return replace(self, merges=place[self.merges], masses=self.masses[order], labels=self.labels[order])
+
     def linkage(self) -> FloatArray:
         """Return the tree as scipy.cluster.hierarchy takes it, for example to draw a dendrogram.
 
@@ -542,6 +556,50 @@ def group_as(walk: Walk, labels: npt.ArrayLike) -> Hierarchy:
     if given.shape != (len(flow),):
         raise ValueError(f"labels should have shape ({len(flow)},), one cluster for each component, but got {given.shape}.")
     return _tree(flow, _number_by_mass(given, flow.sum(axis=0)), 1.0)
+
+
+def extend(walk: Walk, known: npt.ArrayLike, resolution: float = 1.0) -> Hierarchy:
+    """Find a place for new components among clusters that stay as they are.
+
+    New components join what they are in most contact with: a known cluster, or each other. Known clusters are never joined.
+
+    Parameters
+    ----------
+    walk : Walk
+    known : array-like of int, shape (n_components,)
+        Cluster of each component, -1 for the new ones.
+    resolution : float, default 1
+        Two groups are joined if flow_ab > resolution * mass_a * mass_b.
+
+    Examples
+    --------
+    The third component shares samples with the second, the fourth with none:
+
+    >>> import numpy as np
+    >>> step = np.array([[1, 0, 0, 0], [0, 0.8, 0.2, 0], [0, 0.2, 0.8, 0], [0, 0, 0, 1]])
+    >>> extend(Walk(np.eye(4), step), [0, 1, -1, -1]).labels
+    array([1, 0, 0, 2])
+    """
+    _check_resolution(resolution)
+    flow = _checked_flow(walk.flow)
+    labels = _integers(known).copy()
+    if labels.shape != (len(flow),):
+        raise ValueError(f"known should have shape ({len(flow)},), one cluster for each component, but got {labels.shape}.")
+    is_known = labels >= 0
+    labels[~is_known] = labels.max(initial=-1) + 1 + np.arange((~is_known).sum())
+    while True:
+        names = np.unique(labels)
+        member = (labels == names[:, None]).astype(np.float64)  # (G, K)
+        between = member @ flow @ member.T
+        masses = between.sum(axis=0)
+        gain = between - resolution * np.outer(masses, masses)
+        fixed = member @ is_known > 0
+        gain[np.outer(fixed, fixed)] = -np.inf
+        np.fill_diagonal(gain, -np.inf)
+        a, b = np.unravel_index(gain.argmax(), gain.shape)
+        if not gain[a, b] > 0:
+            return _tree(flow, _number_by_mass(labels, flow.sum(axis=0)), resolution)
+        labels[labels == names[b]] = names[a]
 
 
 def _tree(flow: FloatArray, labels: IntArray, resolution: float) -> Hierarchy:

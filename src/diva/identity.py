@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 MAJORITY = 0.5  # of a cluster's samples: where its name goes
 PART = 0.1  # of a cluster's samples: fewer are strays, not a part that split off
-
-Event = Literal["born", "split", "merged", "died"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class ClusterRecord:
         Number of the fit or partial fit in which it happened.
     """
 
-    event: Event
+    event: str
     parents: tuple[int, ...]
     children: tuple[int, ...]
     masses: tuple[float, ...]
@@ -53,18 +50,29 @@ class Naming:
         Never used so far.
     records : tuple of ClusterRecord
         Of the change that led here.
+    batch : int
+        Number of that change; 0 for a first fit.
     """
 
-    ids: tuple[int, ...] = ()
-    next_id: int = 0
+    ids: tuple[int, ...]
+    next_id: int
     records: tuple[ClusterRecord, ...] = ()
+    batch: int = 0
 
     @classmethod
     def first(cls, n_clusters: int) -> Naming:
         """Of a first fit: positions are names."""
         return cls(tuple(range(n_clusters)), n_clusters)
 
-    def after(self, overlap: NDArray[np.float64], masses: Sequence[float], batch: int = 0) -> Naming:
+    def check(self, n_clusters: int) -> None:
+        """Raise ValueError unless these are names of so many clusters."""
+        numbers = (*self.ids, self.next_id, self.batch)
+        if len(self.ids) != n_clusters or len(set(self.ids)) != n_clusters or not all(type(n) is int for n in numbers):
+            raise ValueError("every cluster should have a name of its own, a whole number")
+        if min(numbers) < 0 or max(self.ids, default=-1) >= self.next_id:
+            raise ValueError("names of clusters are out of range")
+
+    def after(self, overlap: NDArray[np.float64], masses: Sequence[float], batch: int) -> Naming:
         """Name the clusters of a new grouping.
 
         Parameters
@@ -84,7 +92,7 @@ class Naming:
         heirs = _heirs(overlap, went)
         children, next_id = _name_children(self, heirs, len(masses))
 
-        def record(event: Event, parents: Sequence[int], positions: Sequence[int]) -> ClusterRecord:
+        def record(event: str, parents: Sequence[int], positions: Sequence[int]) -> ClusterRecord:
             named = tuple(children[j] for j in positions)
             return ClusterRecord(event, tuple(parents), named, tuple(float(masses[j]) for j in positions), batch)
 
@@ -101,12 +109,13 @@ class Naming:
             elif i not in heirs and went[i].max(initial=0.0) < MAJORITY:
                 records.append(record("died", [name], []))
         records += [record("born", [], [j]) for j in range(len(masses)) if j not in explained]
-        return Naming(children, next_id, tuple(records))
+        return Naming(children, next_id, tuple(records), batch)
 
 
 def _shares(overlap: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
     totals = overlap.sum(axis=axis, keepdims=True)
-    return np.divide(overlap, totals, out=np.zeros_like(overlap), where=totals > 0)
+    shares: NDArray[np.float64] = np.divide(overlap, totals, out=np.zeros_like(overlap), where=totals > 0)
+    return shares
 
 
 def _heirs(overlap: NDArray[np.float64], went: NDArray[np.float64]) -> dict[int, int]:

@@ -12,7 +12,17 @@ from torch import nn
 from diva.checks import check_device, is_number, is_whole
 from diva.recipes import PRESETS
 
-_WHOLE = ("latent_dim", "n_epochs", "batch_size", "n_laps", "max_components", "n_views", "early_stopping", "pca")
+_WHOLE = (
+    "latent_dim",
+    "n_epochs",
+    "batch_size",
+    "n_laps",
+    "max_components",
+    "n_views",
+    "early_stopping",
+    "pca",
+    "further_epochs",
+)
 _POSITIVE = ("learning_rate", "concentration", "covariance_scale")
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "preset": ("auto", *PRESETS),
@@ -20,6 +30,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "assignment": (None, "soft", "hard"),
     "covariance_type": (None, "full", "diag"),
     "grouping": ("auto", "walk", None),
+    "adapt": ("auto", True, False),
 }
 LARGEST = 10**9  # of any count; more is a mistake
 WIDEST = 10**6  # layer of a network
@@ -56,7 +67,9 @@ def check_params(model: Any) -> None:
         raise ValueError(f'resolution should be "auto" or a positive number, got {resolution!r}.')
     if not (is_whole(model.checkpoint_every) and model.checkpoint_every >= 1):
         raise ValueError(f"checkpoint_every should be a whole number of at least 1, got {model.checkpoint_every!r}.")
-    for name in ("resume", "verbose", "tfidf"):
+    if not (is_whole(model.reservoir) and 0 <= model.reservoir <= LARGEST):
+        raise ValueError(f"reservoir should be a number of samples, from 0 on, got {model.reservoir!r}.")
+    for name in ("resume", "verbose", "tfidf", "warm_start", "replay"):
         if not isinstance(getattr(model, name), bool | np.bool_ | int):
             raise ValueError(f"{name} should be True or False, got {getattr(model, name)!r}.")
     if model.run_dir is not None and not (isinstance(model.run_dir, str | os.PathLike) and _is_path(model.run_dir)):

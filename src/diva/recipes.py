@@ -12,6 +12,7 @@ Phase = Literal["warm-up", "coupled", "sharpening"]
 
 MIN_EPOCHS = 15
 MAX_EPOCHS = 200
+FURTHER_WARMUP, FURTHER_SHARPENING = 0.1, 0.4  # of the epochs when a fit goes on
 MIN_STEPS = 1100  # gradient steps that small data deserve
 
 
@@ -95,6 +96,11 @@ class Recipe:
             return self
         steps_per_epoch = max(1, math.ceil(n_samples / self.batch_size))
         return replace(self, n_epochs=min(max(MIN_EPOCHS, math.ceil(MIN_STEPS / steps_per_epoch)), MAX_EPOCHS))
+
+    def going_on(self, n_epochs: int) -> Recipe:
+        """For networks that have learnt before: a short warm-up, and more of the epochs to sharpen what is new."""
+        sharpening = FURTHER_SHARPENING if self.sharpening > 0 else 0.0
+        return replace(self, n_epochs=n_epochs, warmup=min(self.warmup, FURTHER_WARMUP), sharpening=sharpening)
 
     @property
     def schedule(self) -> Schedule:

@@ -18,6 +18,7 @@ from diva.mixture.laps import MixtureFit
 from diva.mixture.moves import Birth, Delete, Merge, Move, MoveRecord, Shuffle
 from diva.priors import LatentPrior, MixturePrior, StandardNormal
 from diva.recipes import Recipe, Schedule
+from diva.replay import Rehearsal
 from diva.sharpening import Teacher
 from diva.vae import VAE, LossTerms
 from diva.views import Views
@@ -118,6 +119,8 @@ class Course:
         Epochs without a better bound after which the coupled phase ends.
     teach : callable
         Finds clusters as they are now and chooses what to teach; None if there is nothing to tell apart.
+    rehearsal : Rehearsal or None
+        Which of the samples are remembered ones, and the codes they should keep.
     """
 
     recipe: Recipe
@@ -127,6 +130,7 @@ class Course:
     device: torch.device
     patience: int | None
     teach: Callable[[Learner, Course], Teacher | None]
+    rehearsal: Rehearsal | None = None
 
     @property
     def schedule(self) -> Schedule:
@@ -223,7 +227,10 @@ def kl_weight(learner: Learner, course: Course) -> float:
 
 def total_loss(learner: Learner, course: Course, terms: LossTerms, index: Tensor) -> tuple[Tensor, Tensor | None]:
     """Mean loss of a batch, per number of a sample as in the paper, and its sharpening term."""
-    loss = (terms.reconstruction + kl_weight(learner, course) * terms.kl).mean() / course.n_numbers
+    each = terms.reconstruction + kl_weight(learner, course) * terms.kl
+    if course.rehearsal is not None:
+        each = each + calibrated_weight(learner, course) * course.rehearsal.drift(index, terms.q_mean[: len(index)])
+    loss = each.mean() / course.n_numbers
     if learner.teacher is None:
         return loss, None
     sharpening = learner.teacher.loss(index, terms.q_mean)
@@ -279,7 +286,7 @@ def fit_prior(learner: Learner, course: Course, z: Tensor) -> MixtureFit:
     prior = learner.prior
     if not isinstance(prior, MixturePrior):
         prior = replace(
-            start_mixture(z, recipe.covariance_type, recipe.concentration, recipe.covariance_scale),
+            start_mixture(z, recipe.covariance_type, recipe.concentration, recipe.covariance_scale, learner.next_component_id),
             assignment=recipe.assignment,
         )
     moves: list[Move] = [Merge(), Delete(), Shuffle()]

@@ -15,7 +15,7 @@ from diva.data.download import RemoteFile
 from diva.data.files import open_path
 from diva.data.known import DatasetInfo
 from diva.data.objects import SparseSource
-from diva.data.samples import ArraySource, DatasetSource, Opened, PartOfSource, Samples, Scaling, Source
+from diva.data.samples import ArraySource, DatasetSource, JoinedSource, Opened, PartOfSource, Samples, Scaling, Source
 from diva.data.schedules import ClassSchedule, FeatureDrift, Imbalance, MixtureDrift, Schedule, Stage
 from diva.data.synthetic import GaussianMixtureTruth, make_gaussian_mixture
 
@@ -30,6 +30,7 @@ __all__ = [
     "FileCheck",
     "GaussianMixtureTruth",
     "Imbalance",
+    "JoinedSource",
     "MixtureDrift",
     "NamedDataset",
     "Opened",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -126,6 +126,33 @@ class PartOfSource:
 
     def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
         return self.whole.take(self.index[index])
+
+
+@dataclass(frozen=True)
+class JoinedSource:
+    """Samples of several sources, one after the other."""
+
+    parts: Sequence[Source]
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:  # noqa: D102
+        return self.parts[0].item_shape
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
+        ends = np.cumsum([len(part) for part in self.parts])
+        home = np.searchsorted(ends, index, side="right")
+        pieces, places = [], []
+        for number, part in enumerate(self.parts):
+            if (chosen := np.flatnonzero(home == number)).size:
+                pieces.append(part.take(index[chosen] - (ends[number] - len(part))))
+                places.append(chosen)
+        if len(pieces) == 1:
+            return pieces[0]
+        values = np.concatenate(pieces)  # in a dtype that holds them all
+        return values[np.argsort(np.concatenate(places))]
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -21,9 +22,11 @@ from diva.checks import check_device, is_number, is_whole, plain_param, resolve_
 from diva.data import ArrayBatches, Rows, StreamBatches, is_batch_source, to_numpy
 from diva.exceptions import ComponentLimitWarning, DataChangedError, InterruptedFitWarning
 from diva.grouping import Hierarchy, Walk, group, group_as, neighbour_walk
+from diva.identity import ClusterRecord, Naming
 from diva.mixture.frame import Frame, FramedBatches, FramedBlock, Measurement, measure
 from diva.mixture.gaussian import NormalGamma, make_family
 from diva.mixture.laps import LapRecord, MixtureFit, fit_mixture
+from diva.mixture.local import summarize
 from diva.mixture.moves import Birth, Delete, Merge, Move, MoveRecord, Shuffle
 from diva.mixture.saving import mixture_from_archive, mixture_to_archive, record_from_plain
 from diva.mixture.state import MixtureState
@@ -32,6 +35,40 @@ from diva.mixture.sticks import expected_weights, stick_posterior
 from diva.mixture.threads import one_thread, threads_for
 
 Level = Literal["cluster", "component"] | int
+
+
+@dataclass(frozen=True, eq=False)
+class Carried:
+    """Components of another mixture, by codes they hold: where to start from when an encoder has moved all codes.
+
+    Attributes
+    ----------
+    codes : array of shape (m, D)
+    components : array of int, shape (m,)
+        Position of each code's component in ``ids``.
+    weights : array of shape (m,)
+        How many samples each code stands for.
+    ids : tuple of int
+        Names to keep.
+    next_id : int
+        First name that is free.
+    labels : array of int, shape (m,), or None
+        Cluster of each code, for ``fit_clusters``.
+    """
+
+    codes: NDArray[Any]
+    components: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    ids: tuple[int, ...]
+    next_id: int
+    labels: NDArray[np.int64] | None = None
+
+    def homes(self) -> NDArray[np.int64]:
+        """Cluster in which most of each component is, (K,); -1 for a component without codes."""
+        assert self.labels is not None
+        table = np.zeros((len(self.ids), int(self.labels.max(initial=-1)) + 1))
+        np.add.at(table, (self.components, self.labels), self.weights)
+        return np.where(table.sum(1) > 0, table.argmax(1), -1)
 
 
 class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -79,7 +116,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each sample of the last fit; without grouping, its component.
+        Cluster of each sample of the last fit, by its permanent id.
     component_labels_ : ndarray of shape (n_samples,)
         Component of each sample, a position in ``means_``.
     n_components_, n_clusters_ : int
@@ -88,6 +125,11 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     covariances_ : ndarray of shape (n_components, n_features) or (n_components, n_features, n_features)
     component_ids_ : ndarray of shape (n_components,)
         Permanent names: positions may change as data arrive, these do not.
+    cluster_ids_ : ndarray of shape (n_clusters,)
+        Permanent names of the clusters, in the order of the columns of ``predict_proba``. From 0 after a first fit; when data
+        arrive, a name lives on where most of its samples are.
+    cluster_lineage_ : list of ClusterRecord
+        Which clusters were born, split, merged or died after the first fit.
     elbo_ : float
         Evidence lower bound on all data seen.
     hierarchy_ : Hierarchy
@@ -114,6 +156,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     _state: MixtureState
     _frame: Frame
     hierarchy_: Hierarchy | None
+    _naming: Naming
     _first_id = 0  # name of the first component; a mixture that follows another one goes on counting
 
     def __init__(
@@ -180,10 +223,38 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if warm:
             self._check_family()
             measured.check_within_reach_of(self._frame)
-            return self._run(source, measured.n_rows, self._frame, self._state.forgetting_data(), rng, (), ())
+            before = copy.copy(self)
+            self._run(source, measured.n_rows, self._frame, self._state.forgetting_data(), rng, (), ())
+            return self._keep_names(before, rng)
         return self._run(source, measured.n_rows, measured.frame, self._start(measured), rng, (), ())
 
-    def fit_clusters(self, X: Any, labels: Any) -> Self:
+    def _fit_carried(self, X: NDArray[Any], sample_weight: NDArray[np.float64] | None, carried: Carried) -> Self:
+        """Fit anew, starting from components that another mixture had, which keep their ids."""
+        self._check_params()
+        source = self._source(X, sample_weight, reset=True)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        measured = measure(source)
+        init = self._carry(self._start(measured), measured.frame, carried)
+        return self._run(source, measured.n_rows, measured.frame, init, rng, (), ())
+
+    def _carry(
+        self,
+        whole: MixtureState,
+        frame: Frame,
+        carried: Carried,
+        chosen: NDArray[np.int64] | None = None,
+        next_id: int | None = None,
+    ) -> MixtureState:
+        """Components, or some of them, as a place to start from."""
+        chosen = np.arange(len(carried.ids)) if chosen is None else chosen
+        rows = np.isin(carried.components, chosen)
+        z = (torch.from_numpy(carried.codes[rows]).double() - frame.origin) / frame.unit
+        member = torch.from_numpy(carried.components[rows][:, None] == chosen)
+        stats = summarize(whole.family, z.to(self._device()), member.double(), torch.from_numpy(carried.weights[rows]))
+        ids = [carried.ids[k] for k in chosen]
+        return MixtureState.carried(whole.family, whole.alpha, stats, ids, carried.next_id if next_id is None else next_id)
+
+    def fit_clusters(self, X: Any, labels: Any, sample_weight: Any = None, *, carried: Carried | None = None) -> Self:
         """Fit components inside clusters that are known already, for example from a classifier.
 
         Every cluster gets a mixture of its own, with as many components as its data ask for; together they are one mixture,
@@ -193,6 +264,9 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         ----------
         X : array-like of shape (n_samples, n_features)
         labels : array-like of int, shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), optional
+        carried : Carried, optional
+            Components to start from, each in the cluster where most of its codes are.
         """
         self._check_params()
         X = validate_data(self, X, dtype=[np.float64, np.float32])
@@ -201,27 +275,37 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"labels should have shape ({len(X)},), one cluster for each sample, got {labels.shape}.")
         if labels.dtype.kind == "f" and not np.isfinite(labels).all():
             raise ValueError("labels should name a cluster for each sample, got NaN or infinity among them.")
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        source = ArrayBatches(X, None, self.batch_size)
+        source = ArrayBatches(X, weights, self.batch_size)
         measured = measure(source)
         whole = self._start(measured)
+        homes = np.full(0, -1) if carried is None else carried.homes()
+        next_id = whole.ids[0] if carried is None else carried.next_id
         parts: list[MixtureState] = []
         groups: list[int] = []
         history: list[LapRecord] = []
         lineage: list[MoveRecord] = []
         for number, cluster in enumerate(np.unique(labels)):
-            init = MixtureState.start(whole.family, whole.alpha, parts[-1].next_id if parts else whole.ids[0])
-            rows = ArrayBatches(X[labels == cluster], None, self.batch_size)
+            if carried is not None and (homes == cluster).any():
+                init = self._carry(whole, measured.frame, carried, np.flatnonzero(homes == cluster), next_id)
+            else:
+                init = MixtureState.start(whole.family, whole.alpha, next_id)
+            chosen = labels == cluster
+            rows = ArrayBatches(X[chosen], None if weights is None else weights[chosen], self.batch_size)
             batches = FramedBatches(rows, measured.frame, self._device())
             fit = fit_mixture(batches, init, rng, self._moves(), self.max_laps, tol=float(self.tol), first_lap=len(history))
             parts.append(fit.state.with_memo_as_past())
+            next_id = fit.state.next_id
             groups += [number] * fit.state.n_components
             history += [_in_data_units(lap, measured.frame) for lap in fit.history]
             lineage += fit.lineage
         past = concat(part.total for part in parts)
         ids = tuple(i for part in parts for i in part.ids)
         self._frame = measured.frame
-        state = MixtureState(whole.family, whole.alpha, past, (), past, ids, parts[-1].next_id).in_canonical_order()
+        state = MixtureState(whole.family, whole.alpha, past, (), past, ids, next_id).in_canonical_order()
         self._state, group_of = state, dict(zip(ids, groups, strict=True))
         self.history_, self.lineage_ = history, lineage
         batches = FramedBatches(source, self._frame, self._device())
@@ -238,13 +322,18 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             Responsibilities, as ``predict_proba(X, level="component")`` gives them, of samples before and after a move.
         keep_clusters : bool, default=False
             Keep the clusters as they are and only build their tree anew.
+
+        Clusters are named anew, from 0 on by falling mass.
         """
         groups = self._checked_groups(None)
         if walk.n_components != self.n_components_:
             raise ValueError(f"The walk is between {walk.n_components} components, the mixture has {self.n_components_}.")
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        self.hierarchy_ = group_as(walk, groups) if keep_clusters else group(walk, self.resolution, rng)
-        self._publish()
+        return self._adopt_hierarchy(group_as(walk, groups) if keep_clusters else group(walk, self.resolution, rng))
+
+    def _adopt_hierarchy(self, hierarchy: Hierarchy) -> Self:
+        self.hierarchy_ = hierarchy
+        self._name_anew()
         return self
 
     def _start(self, measured: Measurement) -> MixtureState:
@@ -276,8 +365,10 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         source = self._source(X, sample_weight, reset=False)
         measured = measure(source)
         measured.check_within_reach_of(self._frame)  # the prior and its frame stay
-        rng = np.random.default_rng([check_random_state(self.random_state).randint(2**31), len(self.history_)])
-        return self._run(source, measured.n_rows, self._frame, self._state, rng, self.history_, self.lineage_)
+        rng = np.random.default_rng([check_random_state(self.random_state).randint(2**31), _next_lap(self.history_)])
+        before = copy.copy(self)
+        self._run(source, measured.n_rows, self._frame, self._state, rng, self.history_, self.lineage_)
+        return self._keep_names(before, rng)
 
     @one_thread()
     def _run(
@@ -300,7 +391,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 max_laps=self.max_laps,
                 tol=float(self.tol),
                 on_lap=(lambda lap, moves: _print_lap(_in_data_units(lap, frame), moves)) if self.verbose else None,
-                first_lap=len(history),
+                first_lap=_next_lap(history),
             )
         except KeyboardInterrupt:  # in the first lap, before anything was learnt
             if not hasattr(self, "_state"):
@@ -311,7 +402,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             return self
         self._warn(fit)
         self._frame, self._state = frame, fit.state.with_memo_as_past()
-        self.history_ = [*history, *(_in_data_units(lap, frame) for lap in fit.history)]
+        self.history_ = [*history, *(_in_data_units(lap, frame) for lap in fit.history)][-MOST_LAPS:]
         self.lineage_ = [*lineage, *fit.lineage]
         old_masses = fit.state.past.counts.cpu().numpy()
         self._look_once_more(batches, n_rows, old_masses, rng)
@@ -350,7 +441,64 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             walked = np.concatenate(resps)
             walk = neighbour_walk(np.concatenate(points), walked) if self.grouping else Walk(walked, walked)
             self.hierarchy_ = group(walk, self.resolution, rng) if known_groups is None else group_as(walk, known_groups)
+        self._name_anew()
+
+    def _name_anew(self) -> None:
+        """Number the clusters from 0 on."""
+        self._naming = Naming.first(int(self._groups(None).max()) + 1)
+        self.cluster_lineage_: list[ClusterRecord] = []
         self._publish()
+
+    def _keep_names(self, before: DPMixture, rng: np.random.Generator) -> Self:
+        """Name clusters after those of the mixture before, by where draws of its components belong now."""
+        if before._state is self._state:  # interrupted before anything was learnt
+            return self
+        if _clusters_by_component(before) == _clusters_by_component(self):
+            self._naming = replace(before._naming, records=(), batch=before._naming.batch + 1)
+            self.cluster_lineage_ = before.cluster_lineage_
+            self._publish()
+            return self
+        codes, components, weights = before.draw_each(DRAWS_EACH, rng)
+        then, now = before._groups(None)[components], self._groups(None)[self.predict(codes, level="component")]
+        return self._rename(before, then, now, weights)
+
+    def _rename(self, before: DPMixture, then: NDArray[np.int64], now: NDArray[np.int64], weights: NDArray[np.float64]) -> Self:
+        """Name clusters after those of the mixture before; samples that were in cluster ``then`` are in ``now``."""
+        groups = self._groups(None)
+        masses = np.bincount(groups, weights=self._state.total.counts.cpu().numpy())
+        overlap = np.zeros((len(before.cluster_ids_), len(masses)))
+        np.add.at(overlap, (then, now), weights)
+        self._naming = before._naming.after(overlap, masses.tolist(), before._naming.batch + 1)
+        self.cluster_lineage_ = [*before.cluster_lineage_, *self._naming.records]
+        self._publish()
+        return self
+
+    def draw_each(
+        self, n_each: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+        """Draw alike from every component.
+
+        Returns
+        -------
+        codes : array of shape (n_components * n_each, n_features)
+        components : array of int
+            Position of the component of each draw.
+        weights : array
+            Samples seen that each draw stands for.
+        """
+        components = np.repeat(np.arange(self.n_components_), n_each)
+        weights = self._state.total.counts.cpu().numpy()[components] / n_each
+        return self._draw(components, rng), components, weights
+
+    def _draw(self, components: NDArray[np.int64], rng: Any) -> NDArray[np.float64]:
+        """One draw of each component named, in the units of the data."""
+        noise = rng.standard_normal((len(components), self.n_features_in_))
+        if self.covariances_.ndim == 2:
+            deviation = noise * np.sqrt(self.covariances_[components])
+        else:
+            deviation = np.einsum("nij,nj->ni", np.linalg.cholesky(self.covariances_)[components], noise)
+        draws: NDArray[np.float64] = self.means_[components] + deviation
+        return draws
 
     def _publish(self) -> None:
         """Set the fitted attributes that follow from state, frame and hierarchy."""
@@ -365,9 +513,9 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         square = unit**2 if isinstance(family, NormalGamma) else torch.outer(unit, unit)
         self.covariances_ = (family.covariances(total).cpu() * square).numpy()
         self.elbo_ = state.elbo - float(total.counts.sum()) * self._frame.log_volume
-        groups = self._groups(None)
-        self.n_clusters_ = int(groups.max()) + 1
-        self.labels_ = groups[self.component_labels_]
+        self.cluster_ids_ = np.array(self._naming.ids)
+        self.n_clusters_ = len(self.cluster_ids_)
+        self.labels_ = self._names(None)[self.component_labels_]
 
     def _moves(self) -> tuple[Move, ...]:
         chosen = (
@@ -412,8 +560,14 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X : as in ``fit``
         level : {"cluster", "component"} or int, optional
             "component" for the fine level, a number to cut the hierarchy into so many clusters. Clusters by default.
+
+        Returns
+        -------
+        array of int, shape (n_samples,)
+            Permanent ids of clusters; at other levels, positions.
         """
-        groups = self._checked_groups(level)
+        check_is_fitted(self)
+        groups = self._names(level)
         labels = [groups[resp.argmax(1).cpu().numpy()] for _, resp in self._assign(X)]
         return np.concatenate(labels)
 
@@ -476,27 +630,21 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if not is_whole(n_samples) or n_samples < 1:
             raise ValueError(f"n_samples should be a whole number of at least 1, got {n_samples!r}.")
         rng = check_random_state(self.random_state if random_state is None else random_state)
-        groups = self._groups(None)
+        names = self._names(None)
         allowed = np.ones(self.n_components_, dtype=bool)
         for name, value, of_component in (
-            ("component", component, np.arange(len(groups))),
-            ("cluster", cluster, groups),
+            ("component", component, np.arange(len(names))),
+            ("cluster", cluster, names),
         ):
             if value is not None:
                 allowed &= of_component == value
                 if not (of_component == value).any():
-                    raise ValueError(f"{name} should be from 0 to {of_component.max()}, got {value!r}.")
+                    raise ValueError(f"{name} should be {_one_of(np.unique(of_component))}, got {value!r}.")
         if not allowed.any():
             raise ValueError(f"Component {component} is not part of cluster {cluster}: give one or the other.")
         weights = np.where(allowed, self.weights_, 0.0)
         drawn = np.repeat(np.arange(len(weights)), rng.multinomial(n_samples, weights / weights.sum()))
-        noise = rng.standard_normal((n_samples, self.n_features_in_))
-        if self.covariances_.ndim == 2:
-            X = self.means_[drawn] + noise * np.sqrt(self.covariances_[drawn])
-        else:
-            factors = np.linalg.cholesky(self.covariances_)
-            X = self.means_[drawn] + np.einsum("nij,nj->ni", factors[drawn], noise)
-        return X, groups[drawn]
+        return self._draw(drawn, rng), names[drawn]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one file; ``diva.load`` reads it back."""
@@ -513,6 +661,10 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             "hierarchy": None if self.hierarchy_ is None else self.hierarchy_.to_dict(),
             "lineage": [asdict(r) for r in self.lineage_],
             "history": [asdict(r) for r in self.history_],
+            "cluster_ids": list(self._naming.ids),
+            "next_cluster_id": self._naming.next_id,
+            "batch": self._naming.batch,
+            "cluster_lineage": [asdict(r) for r in self.cluster_lineage_],
         }
         tensors["component_labels"] = torch.from_numpy(self.component_labels_)
         return document, tensors
@@ -536,7 +688,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         model._check_params()
         model._state, model._frame = mixture_from_archive(document, archive.tensors, model._device())
         model._check_family()
-        if not all(isinstance(document[name], list) for name in ("feature_names", "lineage", "history")):
+        lists = ("feature_names", "lineage", "history", "cluster_ids", "cluster_lineage")
+        if not all(isinstance(document[name], list) for name in lists):
             raise TypeError("names and records should be lists")
         model.n_features_in_ = model._state.family.dim
         names = document["feature_names"]
@@ -558,6 +711,9 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("labels name components that do not exist")
         if model.hierarchy_ is not None and model.hierarchy_.n_components != n_components:
             raise ValueError("the hierarchy is about another number of components")
+        model._naming = Naming(tuple(document["cluster_ids"]), document["next_cluster_id"], batch=document["batch"])
+        model._naming.check(int(model._groups(None).max()) + 1)
+        model.cluster_lineage_ = [record_from_plain(ClusterRecord, r) for r in document["cluster_lineage"]]
         model._publish()
         if not all(np.isfinite(x).all() for x in (model.means_, model.covariances_, model.weights_, model.elbo_)):
             raise ValueError("the statistics are not those of any data")
@@ -622,6 +778,11 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._groups(level)
 
+    def _names(self, level: Level | None) -> NDArray[np.int64]:
+        """What ``predict`` answers for each component: the permanent id of its cluster, or a position at another level."""
+        groups = self._groups(level)
+        return self.cluster_ids_[groups] if level in (None, "cluster") else groups
+
     def _groups(self, level: Level | None) -> NDArray[np.int64]:
         """Cluster of each component at a level."""
         n = self._state.n_components
@@ -681,6 +842,23 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
 
 WALK_SAMPLES = 10_000
+DRAWS_EACH = 64  # of a component, to see where it belongs now
+MOST_LAPS = 1000  # of the history that are kept: streams have no end
+
+
+def _clusters_by_component(mixture: DPMixture) -> dict[int, int]:
+    return dict(zip(mixture.component_ids_.tolist(), mixture._groups(None).tolist(), strict=True))
+
+
+def _next_lap(history: Sequence[LapRecord]) -> int:
+    return history[-1].lap + 1 if history else 0
+
+
+def _one_of(names: NDArray[np.int64]) -> str:
+    """For people: a range if there are no gaps."""
+    if names[-1] - names[0] == len(names) - 1:
+        return f"from {names[0]} to {names[-1]}"
+    return "one of " + ", ".join(str(n) for n in names)
 
 
 def _in_data_units(record: LapRecord, frame: Frame) -> LapRecord:

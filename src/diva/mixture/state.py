@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -53,6 +53,11 @@ class MixtureState:
         """One component that has seen nothing."""
         empty = family.empty()
         return cls(family, alpha, past=empty, memo=(), total=empty, ids=(first_id,), next_id=first_id + 1)
+
+    @classmethod
+    def carried(cls, family: GaussianFamily, alpha: float, stats: SuffStats, ids: Sequence[int], next_id: int) -> MixtureState:
+        """Components where some data put them, that have seen nothing of it: a place to start from, with names."""
+        return cls(family, alpha, past=stats.zeros(len(stats)), memo=(), total=stats, ids=tuple(ids), next_id=next_id)
 
     @property
     def n_components(self) -> int:
