@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -14,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from diva.codes import encode
-from diva.grouping import Walk, neighbour_walk
+from diva.grouping import Walk, extend, neighbour_walk
 from diva.mixture.estimator import Carried, DPMixture
 from diva.sharpening import Teacher
 from diva.training import Course, Learner
@@ -23,6 +25,8 @@ Weights: TypeAlias = NDArray[np.float64]
 
 MIXTURE_ROWS = 60_000  # codes that clusters are found on, at most
 WALK_ROWS = 20_000
+DRAWS_EACH = 32  # of a component, to see which cluster it is in
+EXTEND_RESOLUTION = 2.0  # of new components among old clusters: what is new is more likely a kind of its own
 
 
 @dataclass(frozen=True)
@@ -109,12 +113,68 @@ def fill_clusters(
 def teach(learner: Learner, course: Course) -> Teacher | None:
     """Find clusters as they are now and choose what is sure enough to be taught."""
     codes = see(learner, course)
-    mixture = find_clusters(codes, learner, course)
+    mixture = find_clusters(codes, learner, course) if course.recall is None else find_more(codes, learner, course)
     if mixture.n_clusters_ < 2:
         return None
-    proba = sum(torch.from_numpy(mixture.predict_proba(z.numpy())) for z in codes.all) / len(codes.all)
-    assert isinstance(proba, Tensor)
-    return Teacher.of(proba, codes.clean, course.recipe.learning_rate, course.device)
+    proba = torch.stack([torch.from_numpy(mixture.predict_proba(z.numpy())) for z in codes.all]).mean(0)
+    clean = codes.clean
+    if course.recall is not None:  # what is gone is taught as well, to the head alone
+        z = course.recall.z
+        of_draws = torch.from_numpy(mixture._groups(None)[mixture.predict(z.numpy(), level="component")])
+        proba = torch.cat([proba, functional.one_hot(of_draws, proba.shape[1])])
+        clean = torch.cat([clean, z])
+    return Teacher.of(proba, clean, course.recipe.learning_rate, course.device)
+
+
+def find_more(codes: SeenCodes, learner: Learner, course: Course) -> DPMixture:
+    """Let the mixture as it was go on with new codes: its clusters stay, new components find their place among them."""
+    assert course.recall is not None
+    before, static = course.recall.before, course.recall.z.numpy()
+    mixture = copy.copy(before)
+    rows = np.sort(_choose(len(codes.all) * len(codes.clean), MIXTURE_ROWS, learner.rng))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        mixture.partial_fit(torch.cat(codes.all).numpy()[rows])
+
+    def walk() -> Walk:
+        return with_static(walk_of(codes, mixture, learner.rng), mixture, static)
+
+    return extend_clusters(before, mixture, walk, learner.rng)
+
+
+def fill_more(codes: SeenCodes, learner: Learner, course: Course) -> DPMixture:
+    """Go on inside every cluster that a sharpened encoder sees, old and new; old components keep what they have seen."""
+    assert learner.teacher is not None
+    assert course.recall is not None
+    before = course.recall.before
+    labels = head_proba(learner.teacher, codes, course.device).argmax(1).numpy()
+    draws, components, _ = before.draw_each(DRAWS_EACH, learner.rng)
+    seen = SeenCodes(torch.from_numpy(draws).float(), ())
+    votes = np.zeros((before.n_components_, learner.teacher.head.out_features))
+    np.add.at(votes, (components, head_proba(learner.teacher, seen, course.device).argmax(1).numpy()), 1)
+    mixture = copy.copy(before)
+    rows = np.sort(_choose(len(codes.clean), MIXTURE_ROWS, learner.rng))
+    mixture._fit_more_clusters(codes.clean.numpy()[rows], labels[rows], votes.argmax(1))
+    return mixture._keep_names(before, learner.rng)
+
+
+def extend_clusters(before: DPMixture, mixture: DPMixture, walk: Callable[[], Walk], rng: np.random.Generator) -> DPMixture:
+    """Give a mixture that has gone on the clusters it had before; new components join them or form new ones."""
+    if before.hierarchy_ is None:
+        return mixture
+    ids, ids_before = mixture.component_ids_.tolist(), before.component_ids_.tolist()
+    if sorted(ids) == sorted(ids_before):
+        hierarchy = before.hierarchy_.permuted([ids_before.index(i) for i in ids])
+    else:
+        cluster_of = dict(zip(ids_before, before.hierarchy_.labels.tolist(), strict=True))
+        hierarchy = extend(walk(), [cluster_of.get(i, -1) for i in ids], EXTEND_RESOLUTION)
+    return mixture._adopt_hierarchy(hierarchy)._keep_names(before, rng)
+
+
+def with_static(walk: Walk, mixture: DPMixture, codes: NDArray[np.float32]) -> Walk:
+    """Let codes of samples that are gone take part in a walk by staying where they are."""
+    resp = mixture.predict_proba(codes, level="component")
+    return Walk(np.concatenate([walk.resp, resp]), np.concatenate([walk.resp_moved, resp]))
 
 
 @torch.no_grad()

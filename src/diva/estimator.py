@@ -25,22 +25,45 @@ from diva.archive import Archive, write_archive
 from diva.building import RECIPE_PARAMETERS, flushed_denormals, make_learner, make_recipe, make_vae, make_views, seed_of
 from diva.checkpoints import RunFolder, fingerprint, learner_from_archive, parts_with
 from diva.checks import plain_param, resolve_device
-from diva.clusters import fill_clusters, find_clusters, new_mixture, see, teach
-from diva.codes import decode, encode, subset
+from diva.clusters import (
+    DRAWS_EACH,
+    extend_clusters,
+    fill_clusters,
+    fill_more,
+    find_clusters,
+    find_more,
+    new_mixture,
+    see,
+    teach,
+    with_static,
+)
+from diva.codes import Codes, decode, encode, subset
 from diva.data import ArraySource, JoinedSource, PartOfSource, Samples, Scaling, Source
 from diva.data.opening import check_range, check_shape, open_samples, scaling_for
 from diva.data.preparation import Preparation, PreparedSource, fit_preparation
 from diva.data.samples import FARTHEST
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
-from diva.grouping import Hierarchy, Walk, extend, neighbour_walk
+from diva.grouping import Hierarchy, Walk, neighbour_walk
 from diva.mixture.estimator import Carried, DPMixture, Level
 from diva.mixture.moves import MoveRecord
 from diva.mixture.saving import record_from_plain
 from diva.parameters import check_params
 from diva.priors import MixturePrior
 from diva.recipes import Recipe, recipe_from_plain
-from diva.replay import Memory, Rehearsal, Reservoir, remember
-from diva.streaming import BIRTH_SHARE, BatchRecord, Stream, Window, worth_learning
+from diva.replay import (
+    MOST_DRAWN,
+    Memory,
+    Moments,
+    Rehearsal,
+    Reservoir,
+    can_rest,
+    let_rest,
+    measure_moments,
+    recall,
+    remember,
+    repeated,
+)
+from diva.streaming import BIRTH_SHARE, MOST_BATCHES, BatchRecord, Stream, Window, worth_learning
 from diva.training import Course, EpochRecord, Learner, fit_epochs
 from diva.vae import VAE
 from diva.version import __version__
@@ -119,10 +142,11 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         always goes on.
     further_epochs : int, default=10
         Passes over the data when networks go on learning.
-    replay : bool, default=True
-        Whether, in ``partial_fit``, decoded draws of the mixture stand in for data that are gone.
-    reservoir : int, default=0
-        Real samples to keep, chosen at random from all that were seen, to be learnt from again.
+    replay : {"draws", "reservoir", None}, default="draws"
+        What stands in for data that are gone when networks learn in ``partial_fit``: draws of the mixture, decoded, and
+        statistics that keep old codes in place; a few real samples; or nothing.
+    reservoir : int, default=100
+        Real samples to keep for that, chosen at random from all that were seen; only with ``replay="reservoir"``.
     run_dir : str or path-like, optional
         Folder for checkpoints, history and the fitted model.
     checkpoint_every : int, default=1
@@ -219,8 +243,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         warm_start: bool = False,
         adapt: bool | Literal["auto"] = "auto",
         further_epochs: int = 10,
-        replay: bool = True,
-        reservoir: int = 0,
+        replay: str | None = "draws",
+        reservoir: int = 100,
         run_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: int = 1,
         resume: bool = False,
@@ -355,6 +379,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             novel = self._novel_among(samples)
             recent = stream.window.beside(samples.source)
             learns = self.adapt is True or (self.adapt == "auto" and worth_learning(np.concatenate([recent.novel, novel])))
+            learns = learns and (self.replay != "draws" or stream.moments is not None)
             if learns:
                 self._go_on(samples, recent)
             else:
@@ -377,39 +402,61 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         held_out, folder
             As in ``fit``.
         """
-        before, device, gone = self.mixture_, self._device(), recent is not None
-        rng = np.random.default_rng(seed_of(self, self._stream.n_batches))
-        item_shape = samples.source.item_shape
-        mass = float(max(self._stream.n_seen - (len(recent) if recent is not None else 0), 1))
-        memory = remember(
-            self.vae_, before, self._scaling, item_shape, mass, self._stream.reservoir, device, rng, draws=bool(self.replay)
-        )
-        fresh: list[Source] = [samples.source]
-        if recent is not None and len(recent):
-            fresh.append(ArraySource(recent.values))
-        n_fresh = sum(len(part) for part in fresh)
-        rehearsal, learnt_from = None, fresh
-        if gone and len(again := memory.rehearsed(mass, draws=bool(self.replay), rng=rng)):
-            rehearsal = Rehearsal(n_fresh, memory.codes.mean[again], memory.codes.log_var[again].exp())
-            learnt_from = [*fresh, PartOfSource(memory.source, again)]
+        before, device, stream = self.mixture_, self._device(), self._stream
+        rng = np.random.default_rng(seed_of(self, stream.n_batches))
         recipe = self.recipe_.going_on(self.further_epochs)
         views = make_views(self, recipe, samples)
-        taught = Samples(JoinedSource(learnt_from), self._scaling)
-        course = Course(recipe, taught, held_out, views, device, self.early_stopping, teach, rehearsal)
-        learner = make_learner(self, course, self._stream.n_batches)
+        course = Course(recipe, samples, held_out, views, device, self.early_stopping, teach)
+        memory = None
+        if recent is None:
+            known = PartOfSource(samples.source, np.flatnonzero(~self._novel_among(samples)))
+            if len(known):
+                memory = remember(self.vae_, before, Samples(known, self._scaling), float(stream.n_seen), device, gone=False)
+        else:
+            mass = float(max(stream.n_seen - len(recent), 1))
+            fresh: list[Source] = [samples.source, *([ArraySource(recent.values)] if len(recent) else [])]
+            course = replace(course, samples=Samples(JoinedSource(fresh), self._scaling))
+            if self.replay == "draws":
+                assert stream.moments is not None
+                assert stream.code_variance is not None
+                shape = samples.source.item_shape
+                recalled = recall(
+                    self.vae_, before, stream.moments, stream.code_variance, self._scaling, shape, mass, device, rng
+                )
+                course = replace(course, recall=recalled)
+            else:
+                course, memory = self._with_reservoir(course, mass, rng)
+        learner = make_learner(self, course, stream.n_batches)
         learner.vae.load_state_dict(self.vae_.state_dict())
+        if course.recall is not None:
+            let_rest(learner.vae)
         learner.variance = self._variance
         learner.epoch, learner.history = len(self.history_), list(self.history_)
         learner.lineage = list(self.lineage_)
-        learner.next_component_id = before._state.next_id
+        learner.next_component_id, learner.goes_on = before._state.next_id, True
         if not recipe.final_refit:  # the prior is the mixture, and stays it
             learner.prior = MixturePrior(before._state, before._frame, recipe.assignment)
         if folder is not None:
             self._open_run(folder, learner, course)
         self._learn(learner, course, folder)
-        counted = Samples(JoinedSource([*fresh, memory.source] if gone else fresh), self._scaling)
-        weights = np.concatenate([np.ones(n_fresh), memory.weights]) if gone else None
-        self._finish(learner, replace(course, samples=counted, rehearsal=None), weights, memory, len(samples))
+        self._finish(learner, course, memory, len(samples))
+
+    def _with_reservoir(self, course: Course, mass: float, rng: np.random.Generator) -> tuple[Course, Memory]:
+        """Learn from real samples of the past again, repeated as often as there were samples, if there are any.
+
+        Without any, decoded draws still show where old components are when all is learnt, but are not learnt from.
+        """
+        stream, device, shape = self._stream, course.device, course.samples.source.item_shape
+        if not (self.replay == "reservoir" and len(stream.reservoir)):
+            z = torch.from_numpy(self.mixture_.draw_each(DRAWS_EACH, rng)[0]).float()
+            drawn = Samples(ArraySource(decode(self.vae_, z, self._scaling, shape, device)), self._scaling)
+            return course, remember(self.vae_, self.mixture_, drawn, mass, device, gone=True)
+        kept = Samples(ArraySource(stream.reservoir.values), self._scaling)
+        memory = remember(self.vae_, self.mixture_, kept, mass, device, gone=True)
+        again = repeated(len(memory), round(min(mass, MOST_DRAWN)), rng)
+        rehearsal = Rehearsal(len(course.samples), memory.mean[again], memory.variance[again])
+        joined = JoinedSource([course.samples.source, PartOfSource(memory.source, again)])
+        return replace(course, samples=Samples(joined, self._scaling), rehearsal=rehearsal), memory
 
     def _place(self, samples: Samples, *, births: bool) -> None:
         """Let the mixture go on while the networks stay; new components find their place among the clusters."""
@@ -420,16 +467,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         mixture.partial_fit(clean.numpy())
         mixture.births = before.births
         rng = np.random.default_rng(seed_of(self, self._stream.n_batches))
-        if before.hierarchy_ is not None:
-            cluster_of = dict(zip(before.component_ids_.tolist(), before.hierarchy_.labels.tolist(), strict=True))
-            known = np.array([cluster_of.get(i, -1) for i in mixture.component_ids_.tolist()])
-            if sorted(mixture.component_ids_) == sorted(before.component_ids_):
-                place = {i: k for k, i in enumerate(before.component_ids_.tolist())}
-                hierarchy = before.hierarchy_.permuted([place[i] for i in mixture.component_ids_.tolist()])
-            else:
-                hierarchy = extend(self._walk_after(mixture, samples, clean, rng), known)
-            mixture._adopt_hierarchy(hierarchy)._keep_names(before, rng)
-        self.mixture_ = mixture
+        self.mixture_ = extend_clusters(before, mixture, lambda: self._walk_after(mixture, samples, clean, rng), rng)
         self.lineage_ = [*self._training_lineage, *mixture.lineage_]
         self._publish(clean)
 
@@ -437,15 +475,19 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self, samples: Samples, novel: NDArray[np.bool_] | None, *, learnt: bool, n_seen: int, n_moves: int, started: float
     ) -> None:
         """Write the batch's record, and remember what has to be remembered of its samples."""
-        stream = self._stream
+        stream, gone = self._stream, n_seen > len(samples)
         rng = np.random.default_rng([seed_of(self, stream.n_batches), 1])
         reservoir, window = stream.reservoir if novel is not None else Reservoir.empty(), Window.empty()
-        if self.reservoir:
+        if self.replay == "reservoir":
             reservoir = reservoir.after(samples.source, int(self.reservoir), rng)
         if novel is not None and not learnt and self.adapt == "auto":
             window = stream.window.after(samples.source, novel)
+        moments, code_variance = stream.moments, stream.code_variance
         if learnt:
-            self.novelty_threshold_ = self._calibrate(samples)
+            some = subset(samples, CALIBRATION_SAMPLES, rng)
+            codes = encode(self.vae_, some, self._device())
+            self._calibrate(codes.mean, n_seen if gone else 0, rng)
+            moments, code_variance = self._measure(some, codes, len(samples) / n_seen if gone else 1.0, rng)
         moves = [record.move for record in self.lineage_[n_moves:]]
         record = BatchRecord(
             batch=stream.n_batches,
@@ -459,8 +501,31 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             n_clusters=self.n_clusters_,
             seconds=time.perf_counter() - started,
         )
-        self._stream = stream.after(record, n_seen, reservoir, window)
+        self._stream = Stream(
+            n_seen, stream.n_batches + 1, reservoir, window, moments, code_variance, (*stream.records, record)[-MOST_BATCHES:]
+        )
         self.batches_ = list(self._stream.records)
+
+    def _calibrate(self, codes: torch.Tensor, n_seen: int, rng: np.random.Generator) -> None:
+        """Set what is novel by codes that are not, and by draws that stand in for those of ``n_seen`` samples."""
+        scores = [self.mixture_.score_samples(codes.numpy())]
+        if n_seen:
+            components = rng.choice(self.n_components_, min(n_seen, CALIBRATION_SAMPLES), p=self.mixture_.weights_)
+            scores.append(self.mixture_.score_samples(self.mixture_._draw(components, rng)))
+        self.novelty_threshold_ = float(np.quantile(np.concatenate(scores), NOVEL_SHARE))
+
+    def _measure(
+        self, samples: Samples, codes: Codes, share: float, rng: np.random.Generator
+    ) -> tuple[Moments | None, torch.Tensor]:
+        """Statistics that let the encoder learn later without forgetting; these samples are ``share`` of all."""
+        moments, variance = None, codes.log_var.exp().mean(0)
+        if can_rest(self.vae_) and self.adapt is not False:
+            moments = measure_moments(self.vae_, samples, self._device(), rng)
+            if share < 1 and self._stream.moments is not None:
+                moments = self._stream.moments.joined(moments, share)
+        if share < 1 and self._stream.code_variance is not None:
+            variance = share * variance + (1 - share) * self._stream.code_variance
+        return moments, variance
 
     def _learn(self, learner: Learner, course: Course, folder: RunFolder | None) -> None:
         """Run the schedule, with checkpoints; an interrupted run keeps what it has if it can be used."""
@@ -498,49 +563,58 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
                 stacklevel=4,
             )
 
-    def _finish(
-        self,
-        learner: Learner,
-        course: Course,
-        weights: NDArray[np.float64] | None = None,
-        memory: Memory | None = None,
-        n_own: int | None = None,
-    ) -> None:
+    def _finish(self, learner: Learner, course: Course, memory: Memory | None = None, n_own: int | None = None) -> None:
         """The mixture that is left at the end, and what follows from it.
 
         Parameters
         ----------
         learner, course
-        weights : array, optional
-            How many samples each sample of the course stands for.
         memory : Memory, optional
-            What there was before; components and clusters keep their names by where it is now.
+            Samples of the past: components and clusters keep their names by where these are now.
         n_own : int, optional
             Only the first so many samples are those of the caller.
         """
-        before, carried = getattr(self, "mixture_", None) if memory is not None else None, None
-        if memory is not None and before is not None:
-            moved = encode(learner.vae, Samples(memory.source, course.samples.scaling), course.device).mean.numpy()
-            carried = Carried(moved, memory.components, memory.weights, before._state.ids, learner.next_component_id)
         self.vae_ = learner.vae.eval()
-        prior = learner.prior
-        if not course.recipe.final_refit and isinstance(prior, MixturePrior):
-            clean = encode(learner.vae, course.samples, course.device).mean
-            self.mixture_ = new_mixture(learner, course)._adopt(prior.mixture, prior.frame, clean.numpy())
-        else:
-            codes = see(learner, course)
-            clean = codes.clean
-            fitted = find_clusters if learner.teacher is None else fill_clusters
-            self.mixture_ = fitted(codes, learner, course, weights, carried)
-        if memory is not None and before is not None and carried is not None:
-            now = self.mixture_._groups(None)[self.mixture_.predict(carried.codes, level="component")]
-            self.mixture_._rename(before, before._groups(None)[memory.components], now, memory.weights)
-            learner.lineage += _forgotten(before, self.mixture_, learner.lineage)
+        clean, self.mixture_ = self._last_mixture(learner, course, memory)
         self._variance = learner.variance
         self._training_lineage = learner.lineage
         self.history_ = learner.history
         self.lineage_ = [*learner.lineage, *self.mixture_.lineage_]
         self._publish(clean[:n_own])
+
+    def _last_mixture(self, learner: Learner, course: Course, memory: Memory | None) -> tuple[torch.Tensor, DPMixture]:
+        """Codes of the samples, and a mixture of them and of all that is remembered."""
+        before, prior = getattr(self, "mixture_", None) if learner.goes_on else None, learner.prior
+        if not course.recipe.final_refit and isinstance(prior, MixturePrior):
+            clean = encode(learner.vae, course.samples, course.device).mean
+            mixture = new_mixture(learner, course)._adopt(prior.mixture, prior.frame, clean.numpy())
+            if before is not None and memory is None:
+                mixture._keep_names(before, learner.rng)
+        elif course.recall is not None:
+            codes = see(learner, course)
+            clean = codes.clean
+            mixture = find_more(codes, learner, course) if learner.teacher is None else fill_more(codes, learner, course)
+            mixture.lineage_ = mixture.lineage_[len(course.recall.before.lineage_) :]  # the rest is the learner's already
+        else:
+            carried = weights = None
+            if memory is not None and before is not None:
+                moved = encode(learner.vae, Samples(memory.source, self._scaling), course.device).mean.numpy()
+                carried = Carried(moved, memory.components, memory.weights, before._state.ids, learner.next_component_id)
+                if memory.gone:
+                    n_fresh = len(course.samples) if course.rehearsal is None else course.rehearsal.first
+                    fresh = PartOfSource(course.samples.source, np.arange(n_fresh))
+                    course = replace(course, samples=Samples(JoinedSource([fresh, memory.source]), self._scaling))
+                    weights = np.concatenate([np.ones(n_fresh), memory.weights])
+            codes = see(learner, course)
+            clean = codes.clean
+            fitted = find_clusters if learner.teacher is None else fill_clusters
+            mixture = fitted(codes, learner, course, weights, carried)
+        if memory is not None and before is not None:
+            moved = encode(learner.vae, Samples(memory.source, self._scaling), course.device).mean.numpy()
+            now = mixture._groups(None)[mixture.predict(moved, level="component")]
+            mixture._rename(before, before._groups(None)[memory.components], now, memory.weights)
+            learner.lineage += _forgotten(before, mixture, learner.lineage)
+        return clean, mixture
 
     def _publish(self, clean: torch.Tensor) -> None:
         """Set the fitted attributes that follow from the mixture and the codes of the samples."""
@@ -557,19 +631,17 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.labels_ = mixture._names(None)[component_labels]
 
     def _walk_after(self, mixture: DPMixture, samples: Samples, clean: torch.Tensor, rng: np.random.Generator) -> Walk:
-        """Views of new samples; samples that are gone take part through decoded draws of the mixture."""
+        """Views of new samples; samples that are gone take part through draws of the mixture."""
         views = make_views(self, self.recipe_, samples)
-        draws = torch.from_numpy(mixture.sample(min(self._stream.n_seen, MAX_DRAWN), random_state=_legacy(rng))[0]).float()
+        components = rng.choice(mixture.n_components_, min(self._stream.n_seen, MAX_DRAWN), p=mixture.weights_)
+        draws = mixture._draw(components, rng).astype(np.float32)
         if views is None:
-            z = torch.cat([clean, draws]).numpy()
+            z = np.concatenate([clean.numpy(), draws])
             return neighbour_walk(z, mixture.predict_proba(z, level="component"))
         generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
-        values = decode(self.vae_, draws, self._scaling, samples.source.item_shape, self._device())
-        past = Samples(ArraySource(values), self._scaling)
-        codes = [clean, encode(self.vae_, past, self._device()).mean]
-        moved = [encode(self.vae_, part, self._device(), views, generator).mean for part in (samples, past)]
-        resp, resp_moved = (mixture.predict_proba(torch.cat(z).numpy(), level="component") for z in (codes, moved))
-        return Walk(resp, resp_moved)
+        moved = encode(self.vae_, samples, self._device(), views, generator).mean
+        resp, resp_moved = (mixture.predict_proba(z.numpy(), level="component") for z in (clean, moved))
+        return with_static(Walk(resp, resp_moved), mixture, draws)
 
     # --- using
 
@@ -650,11 +722,6 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _scores(self, samples: Samples) -> NDArray[np.float64]:
         return self.mixture_.score_samples(encode(self.vae_, samples, self._device()).mean.numpy())
-
-    def _calibrate(self, samples: Samples) -> float:
-        """Set what is novel by samples that are not."""
-        some = subset(samples, CALIBRATION_SAMPLES, np.random.default_rng(0))
-        return float(np.quantile(self._scores(some), NOVEL_SHARE))
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the codes."""
@@ -862,14 +929,9 @@ CALIBRATION_SAMPLES = 10_000
 MAX_DRAWN = 2000  # to see what components that are past wander between
 
 
-def _legacy(rng: np.random.Generator) -> np.random.RandomState:
-    """As scikit-learn's functions take chance."""
-    return np.random.RandomState(int(rng.integers(2**31)))
-
-
 def _forgotten(before: DPMixture, after: DPMixture, lineage: Sequence[MoveRecord]) -> list[MoveRecord]:
     """Components that are gone without a move of their own: nothing of what is remembered was theirs."""
-    named = {i for record in (*lineage[len(before.lineage_) :], *after.lineage_) for i in record.parents}
+    named = {i for record in (*lineage, *after.lineage_) for i in record.parents if i not in record.children}
     lost = sorted(set(before._state.ids) - set(after._state.ids) - named)
     return [MoveRecord("delete", (i,), (), 0.0, (), True) for i in lost]
 

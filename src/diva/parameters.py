@@ -31,6 +31,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "covariance_type": (None, "full", "diag"),
     "grouping": ("auto", "walk", None),
     "adapt": ("auto", True, False),
+    "replay": ("draws", "reservoir", None),
 }
 LARGEST = 10**9  # of any count; more is a mistake
 WIDEST = 10**6  # layer of a network
@@ -67,9 +68,7 @@ def check_params(model: Any) -> None:
         raise ValueError(f'resolution should be "auto" or a positive number, got {resolution!r}.')
     if not (is_whole(model.checkpoint_every) and model.checkpoint_every >= 1):
         raise ValueError(f"checkpoint_every should be a whole number of at least 1, got {model.checkpoint_every!r}.")
-    if not (is_whole(model.reservoir) and 0 <= model.reservoir <= LARGEST):
-        raise ValueError(f"reservoir should be a number of samples, from 0 on, got {model.reservoir!r}.")
-    for name in ("resume", "verbose", "tfidf", "warm_start", "replay"):
+    for name in ("resume", "verbose", "tfidf", "warm_start"):
         if not isinstance(getattr(model, name), bool | np.bool_ | int):
             raise ValueError(f"{name} should be True or False, got {getattr(model, name)!r}.")
     if model.run_dir is not None and not (isinstance(model.run_dir, str | os.PathLike) and _is_path(model.run_dir)):

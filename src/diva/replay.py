@@ -1,7 +1,10 @@
-"""What a model remembers of data that are gone: draws of its mixture, decoded, and a few real samples.
+"""What a model remembers of data that are gone, so that networks can go on learning without forgetting them.
 
-While networks go on learning, these stand in for what they learnt before. The encoder is asked to put them where it put them
-before; the mixture's components are carried over by where they are now, and clusters keep their names by it.
+The mixture's statistics remember where the codes of old samples are; draws of it, decoded, remind the decoder. The encoder
+needs real samples, which are gone, and decoded ones do not do: it tells them apart by their sharpness. But how far old codes
+move when the last layer of the encoder changes is known from the second moments of the features that this layer saw, and those
+add up over batches like all statistics here. So the layers below rest, the last one learns, and pays for every old code it
+moves.
 """
 
 from __future__ import annotations
@@ -12,75 +15,57 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from diva.codes import Codes, decode, encode
-from diva.data import ArraySource, Samples, Source
+from diva.codes import ENCODE_ROWS, decode, encode
+from diva.data import Samples, Source
 from diva.data.samples import Scaling
 from diva.mixture.estimator import DPMixture
 from diva.vae import VAE
 
 MOST_DRAWN = 10_000
 MOST_BYTES = 256 << 20
-DRAWS_EACH = 32  # of a component, at least
+MOST_RANK = 512  # directions of features whose moments are kept one by one
+MOMENT_SAMPLES = 4096  # that moments are measured on, at most
 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Samples that stand for all that a model has seen.
+    """Real samples of the past, and where they belonged.
 
     Attributes
     ----------
-    values : array of shape (m, ...)
-        The samples, as a source gives them.
-    codes : Codes
-        Where the encoder put them.
+    source : Source
+    mean, variance : Tensor of shape (m, D)
+        Where the encoder put them, and how sure it was.
     components : array of int, shape (m,)
-        Where they belonged: positions in the mixture.
+        Positions in the mixture.
     weights : array of shape (m,)
-        How many samples each stands for; 0 for those that only serve to learn.
-    n_real : int
-        The first so many are real samples, the others are draws.
+        How many samples each stands for.
+    gone : bool
+        Whether those samples are gone, so that these count in their place.
     """
 
-    values: NDArray[Any]
-    codes: Codes
+    source: Source
+    mean: Tensor
+    variance: Tensor
     components: NDArray[np.int64]
     weights: NDArray[np.float64]
-    n_real: int
+    gone: bool
 
     def __len__(self) -> int:
-        return len(self.values)
-
-    @property
-    def source(self) -> ArraySource:
-        """The samples, to be learnt from."""
-        return ArraySource(self.values)
-
-    def rehearsed(self, mass: float, *, draws: bool, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Which of them to learn from, as often as there were samples before, at most ``MOST_DRAWN`` times.
-
-        Real samples are repeated, for they are few; where there are draws as well, each kind has half.
-        """
-        n = min(round(mass), MOST_DRAWN)
-        real, drawn = np.arange(self.n_real), np.arange(self.n_real, len(self))
-        if not draws:
-            return _repeated(real, n, rng)
-        if not self.n_real:
-            return drawn
-        return np.concatenate([_repeated(real, n // 2, rng), rng.permutation(drawn)[: n - n // 2]])
+        return len(self.source)
 
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """Codes that remembered samples should keep while the encoder learns.
+    """Remembered samples among those that are learnt from, and the codes they should keep.
 
     Attributes
     ----------
     first : int
         Samples from this number on are remembered ones.
     mean, variance : Tensor of shape (m, D)
-        Where they were, and how sure the encoder was.
     """
 
     first: int
@@ -103,6 +88,84 @@ class Rehearsal:
 
 
 @dataclass(frozen=True, eq=False)
+class Moments:
+    """Second moments of the features that the last layer of an encoder has seen, with a constant 1 beside them.
+
+    Attributes
+    ----------
+    root : Tensor of shape (h + 1, r)
+        The moments are ``root @ root.T`` and, in all other directions, ``rest``.
+    rest : float
+    """
+
+    root: Tensor
+    rest: float
+
+    @classmethod
+    def of(cls, features: Tensor, weights: Tensor) -> Moments:
+        """Measure features (n, h + 1) with weights that add up to 1."""
+        rows = features * weights.sqrt().unsqueeze(1)
+        rank = min(MOST_RANK, *rows.shape)
+        if rank == min(rows.shape):
+            _, size, axes = torch.linalg.svd(rows, full_matrices=False)
+            axes = axes.T
+        else:
+            _, size, axes = torch.svd_lowrank(rows, q=rank, niter=2)
+        left = float(rows.square().sum() - size.square().sum())
+        n_others = features.shape[1] - rank
+        return cls((axes * size).contiguous(), max(left / n_others, 0.0) if n_others else 0.0)
+
+    def joined(self, other: Moments, share: float) -> Moments:
+        """Moments of both, ``share`` of all samples being the other's."""
+        both = torch.cat([self.root.T, other.root.T])
+        weights = torch.cat([torch.full((self.root.shape[1],), 1 - share), torch.full((other.root.shape[1],), share)])
+        joint = Moments.of(both, weights)
+        return Moments(joint.root, joint.rest + (1 - share) * self.rest + share * other.rest)
+
+    def moved(self, change: Tensor) -> Tensor:
+        """Mean square by which outputs move when weights (D, h + 1) change by so much, (D,)."""
+        return (change @ self.root.to(change)).square().sum(1) + self.rest * change.square().sum(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Recall:
+    """What stands in for samples that are gone while networks learn.
+
+    Attributes
+    ----------
+    before : DPMixture
+        The mixture as it was.
+    z : Tensor of shape (m, D)
+        Draws of it, in proportion to its masses.
+    x : Tensor of shape (m, ...)
+        What the decoder made of them.
+    components : array of int, shape (m,)
+        Position of the component of each draw.
+    moments : Moments
+    layer : Tensor of shape (D, h + 1)
+        Weights and biases of the encoder's last layer, as they were.
+    variance : Tensor of shape (D,)
+        Of q(z|x), on average.
+    """
+
+    before: DPMixture
+    z: Tensor
+    x: Tensor
+    components: NDArray[np.int64]
+    moments: Moments
+    layer: Tensor
+    variance: Tensor
+
+    def __len__(self) -> int:
+        return len(self.z)
+
+    def drift(self, vae: VAE) -> Tensor:
+        """Half the mean squared distance of old codes from where they were, in the units of q(z|x)."""
+        change = last_layer(vae) - self.layer.to(last_layer(vae))
+        return 0.5 * (self.moments.moved(change) / self.variance.to(change)).sum()
+
+
+@dataclass(frozen=True, eq=False)
 class Reservoir:
     """Real samples, each of all seen as likely to be among them.
 
@@ -119,76 +182,101 @@ class Reservoir:
     def __len__(self) -> int:
         return len(self.keys)
 
+    @classmethod
+    def empty(cls) -> Reservoir:
+        """Nothing seen."""
+        return cls(np.empty((0, 1), dtype=np.float32), np.empty(0))
+
     def after(self, source: Source, size: int, rng: np.random.Generator) -> Reservoir:
         """Take in samples that are seen for the first time."""
         keys = rng.random(len(source))
         chosen = np.sort(np.argsort(keys)[:size])
         both = np.concatenate([self.keys, keys[chosen]])
         stay = np.sort(np.argsort(both)[:size])
-        if not len(chosen):
-            return Reservoir(self.values[stay], both[stay])
         values = keepable(source.take(chosen))
         if len(self):
             values = np.concatenate([self.values, values])
         return Reservoir(values[stay], both[stay])
 
-    @classmethod
-    def empty(cls) -> Reservoir:
-        """Nothing seen."""
-        return cls(np.empty((0, 1), dtype=np.float32), np.empty(0))
+
+def can_rest(vae: VAE) -> bool:
+    """Whether the encoder has a last layer that can learn while the layers below rest; networks of a user may not."""
+    return isinstance(getattr(vae.encoder, "mean", None), nn.Linear) and isinstance(
+        getattr(vae.encoder, "body", None), nn.Module
+    )
 
 
-def remember(
+def last_layer(vae: VAE) -> Tensor:
+    """Weights and biases of the layer that gives codes, (D, h + 1); gradients pass."""
+    layer = vae.encoder.mean
+    assert isinstance(layer, nn.Linear)
+    return torch.cat([layer.weight, layer.bias.unsqueeze(1)], dim=1)
+
+
+def let_rest(vae: VAE) -> None:
+    """Stop the layers of the encoder below its last from learning."""
+    assert isinstance(vae.encoder.body, nn.Module)
+    for parameter in vae.encoder.body.parameters():
+        parameter.requires_grad_(False)
+
+
+@torch.no_grad()
+def measure_moments(vae: VAE, samples: Samples, device: torch.device, rng: np.random.Generator) -> Moments:
+    """Moments of the features of real samples."""
+    vae.eval()
+    n = min(len(samples), MOMENT_SAMPLES)
+    chosen = np.sort(rng.choice(len(samples), n, replace=False))
+    parts = []
+    for index in torch.split(torch.from_numpy(chosen), ENCODE_ROWS):
+        assert isinstance(vae.encoder.body, nn.Module)
+        features = vae.encoder.body(samples.take(index).to(device)).cpu()
+        parts.append(torch.cat([features, torch.ones(len(features), 1)], dim=1))
+    return Moments.of(torch.cat(parts), torch.full((n,), 1.0 / n))
+
+
+def recall(
     vae: VAE,
     mixture: DPMixture,
+    moments: Moments,
+    variance: Tensor,
     scaling: Scaling,
     item_shape: tuple[int, ...],
     mass: float,
-    reservoir: Reservoir,
     device: torch.device,
     rng: np.random.Generator,
-    *,
-    draws: bool = True,
-) -> Memory:
-    """Draw samples in proportion to the masses of the components, and add those of the reservoir.
+) -> Recall:
+    """Draw codes in proportion to the masses of the components, and decode them.
 
     Parameters
     ----------
-    vae, mixture, scaling
+    vae, mixture, moments, variance, scaling
         Of the model as it was.
     item_shape : tuple of int
         Of the samples, as a source gives them.
     mass : float
-        Samples seen before; what the weights add up to.
-    reservoir : Reservoir
+        Samples seen before.
     device : torch.device
     rng : numpy.random.Generator
-    draws : bool
-        Whether there should be draws where there are real samples.
     """
     counts = mixture._state.total.counts.cpu().numpy().clip(min=0.0)
-    shares = counts / counts.sum()
-    n_real = len(reservoir)
-    pieces: list[NDArray[Any]] = [reservoir.values] if n_real else []
-    if draws or not n_real:
-        most = max(1, min(round(mass), MOST_DRAWN, MOST_BYTES // (4 * int(np.prod(item_shape)))))
-        n_each = np.maximum(np.round(most * shares).astype(np.int64), DRAWS_EACH)
-        drawn = np.repeat(np.arange(len(shares)), n_each)
-        z = torch.from_numpy(mixture._draw(drawn, rng)).float()
-        pieces.append(decode(vae, z, scaling, item_shape, device))
-        weights = np.concatenate([np.zeros(n_real), mass * (shares / n_each)[drawn]])
-    else:
-        drawn = np.empty(0, dtype=np.int64)
-        weights = np.full(n_real, mass / n_real)
-    values = np.concatenate(pieces)
-    codes = encode(vae, Samples(ArraySource(values), scaling), device)
-    real = mixture.predict(codes.mean[:n_real].numpy(), level="component") if n_real else np.empty(0, dtype=np.int64)
-    return Memory(values, codes, np.concatenate([real, drawn]), weights, n_real)
+    n = max(2, min(round(mass), MOST_DRAWN, MOST_BYTES // (4 * int(np.prod(item_shape)))))
+    components = rng.choice(len(counts), n, p=counts / counts.sum())
+    z = torch.from_numpy(mixture._draw(components, rng)).float()
+    x = scaling.to_input(decode(vae, z, scaling, item_shape, device))
+    return Recall(mixture, z, x, components, moments, last_layer(vae).detach().clone().cpu(), variance)
 
 
-def _repeated(index: NDArray[np.int64], n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def remember(vae: VAE, mixture: DPMixture, samples: Samples, mass: float, device: torch.device, *, gone: bool) -> Memory:
+    """Where the model as it was puts samples that stand for all it has seen."""
+    codes = encode(vae, samples, device)
+    components = mixture.predict(codes.mean.numpy(), level="component")
+    weights = np.full(len(samples), mass / len(samples))
+    return Memory(samples.source, codes.mean, codes.log_var.exp(), components, weights, gone)
+
+
+def repeated(n_samples: int, n_wanted: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """So many of a few, each as often as the others."""
-    return np.resize(rng.permutation(index), n) if len(index) else index
+    return np.resize(rng.permutation(n_samples), n_wanted)
 
 
 def keepable(values: NDArray[Any]) -> NDArray[Any]:

@@ -123,7 +123,8 @@ def take_snapshot(
     part = PartOfSource(source, index)
     codes = model.transform(part)
     proba = model.mixture_.predict_proba(codes)
-    clusters, components = model.labels_[index], model.component_labels_[index]
+    positions = model.mixture_._groups(None)[model.component_labels_]  # not ids, which may have gaps
+    clusters, components = positions[index], model.component_labels_[index]
     confidence = proba[np.arange(len(index)), clusters]
     scaling = model._scaling
     about: dict[str, Any] = {
@@ -145,10 +146,10 @@ def take_snapshot(
     if labels is not None:
         names, classes = np.unique(np.asarray(labels), return_inverse=True)
         about["class_names"] = [str(n) for n in names.tolist()]
-        levels = {"clusters": model.labels_, "components": model.component_labels_}
+        levels = {"clusters": positions, "components": model.component_labels_}
         about["metrics"] = {level: Agreement(classes, found).as_row() for level, found in levels.items()}
         table = np.zeros((len(names), model.n_clusters_), dtype=np.int64)
-        np.add.at(table, (classes, model.labels_), 1)
+        np.add.at(table, (classes, positions), 1)
         truth = classes[index].astype(np.int64)
     sums = np.bincount(clusters, weights=confidence, minlength=model.n_clusters_)
     kept = np.bincount(clusters, minlength=model.n_clusters_)
@@ -160,7 +161,7 @@ def take_snapshot(
         components=components,
         confidence=confidence,
         log_density=model.mixture_.score_samples(codes),
-        sizes=np.bincount(model.labels_, minlength=model.n_clusters_),
+        sizes=np.bincount(positions, minlength=model.n_clusters_),
         mean_confidence=np.divide(sums, kept, out=np.zeros_like(sums), where=kept > 0),
         about=about,
         truth=truth,

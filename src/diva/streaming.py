@@ -12,7 +12,7 @@ from torch import Tensor
 
 from diva.data import Source
 from diva.mixture.saving import record_from_plain
-from diva.replay import Reservoir, keepable
+from diva.replay import Moments, Reservoir, keepable
 
 WINDOW = 1000  # samples that are remembered as they came, until there are enough novel ones to learn from
 WINDOW_BYTES = 64 << 20
@@ -107,6 +107,10 @@ class Stream:
         Fits and partial fits.
     reservoir : Reservoir
     window : Window
+    moments : Moments or None
+        Of the features of all samples learnt from; None if the encoder is of a user, or should not learn.
+    code_variance : Tensor of shape (D,) or None
+        Of q(z|x), on average.
     records : tuple of BatchRecord
         Of the latest batches.
     """
@@ -115,11 +119,9 @@ class Stream:
     n_batches: int = 0
     reservoir: Reservoir = field(default_factory=Reservoir.empty)
     window: Window = field(default_factory=Window.empty)
+    moments: Moments | None = None
+    code_variance: Tensor | None = None
     records: tuple[BatchRecord, ...] = ()
-
-    def after(self, record: BatchRecord, n_seen: int, reservoir: Reservoir, window: Window) -> Stream:
-        """Close a batch."""
-        return Stream(n_seen, self.n_batches + 1, reservoir, window, (*self.records, record)[-MOST_BATCHES:])
 
     def to_archive(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Take it apart."""
@@ -130,6 +132,11 @@ class Stream:
             "window.values": torch.from_numpy(self.window.values),
             "window.novel": torch.from_numpy(self.window.novel),
         }
+        if self.code_variance is not None:
+            tensors["code_variance"] = self.code_variance
+        if self.moments is not None:
+            tensors["moments.root"] = self.moments.root
+            document["moments_rest"] = self.moments.rest
         return document, tensors
 
     @classmethod
@@ -138,20 +145,18 @@ class Stream:
         counts = (document["n_seen"], document["n_batches"])
         if not all(type(n) is int and n >= 0 for n in counts) or not isinstance(document["records"], list):
             raise ValueError("counts of samples and batches should be whole numbers")
-        arrays = {
-            name: tensors[name].numpy() for name in ("reservoir.values", "reservoir.keys", "window.values", "window.novel")
-        }
-        if arrays["reservoir.keys"].dtype != np.float64 or arrays["window.novel"].dtype != np.bool_:
-            raise ValueError("marks of remembered samples are of another type")
-        for name, flags in (("reservoir", arrays["reservoir.keys"]), ("window", arrays["window.novel"])):
-            if len(arrays[f"{name}.values"]) != len(flags) or not np.isfinite(arrays[f"{name}.values"]).all():
-                raise ValueError(f"the {name} is incomplete")
-        return cls(
-            *counts,
-            Reservoir(arrays["reservoir.values"], arrays["reservoir.keys"]),
-            Window(arrays["window.values"], arrays["window.novel"]),
-            tuple(record_from_plain(BatchRecord, r) for r in document["records"]),
+        values, keys, latest, novel = (
+            tensors[name].numpy() for name in ("reservoir.values", "reservoir.keys", "window.values", "window.novel")
         )
+        if keys.dtype != np.float64 or novel.dtype != np.bool_ or len(values) != len(keys) or len(latest) != len(novel):
+            raise ValueError("samples that are remembered are incomplete")
+        moments = None
+        if "moments.root" in tensors:
+            moments = Moments(tensors["moments.root"], float(document["moments_rest"]))
+            if moments.root.ndim != 2 or moments.root.dtype != torch.float32 or not moments.rest >= 0:
+                raise ValueError("moments of features are not what they should be")
+        records = tuple(record_from_plain(BatchRecord, r) for r in document["records"])
+        return cls(*counts, Reservoir(values, keys), Window(latest, novel), moments, tensors.get("code_variance"), records)
 
 
 def worth_learning(novel: NDArray[np.bool_]) -> bool:

@@ -6,10 +6,11 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from diva.codes import encode, start_mixture, subset, update_mixture
 from diva.data import Samples
@@ -18,7 +19,7 @@ from diva.mixture.laps import MixtureFit
 from diva.mixture.moves import Birth, Delete, Merge, Move, MoveRecord, Shuffle
 from diva.priors import LatentPrior, MixturePrior, StandardNormal
 from diva.recipes import Recipe, Schedule
-from diva.replay import Rehearsal
+from diva.replay import Recall, Rehearsal
 from diva.sharpening import Teacher
 from diva.vae import VAE, LossTerms
 from diva.views import Views
@@ -80,6 +81,8 @@ class Learner:
     history, lineage
     next_component_id : int
         First name that no component of the training has had.
+    goes_on : bool
+        Whether there was a fit before, whose clusters keep their names.
     """
 
     vae: VAE
@@ -97,6 +100,7 @@ class Learner:
     history: list[EpochRecord] = field(default_factory=list)
     lineage: list[MoveRecord] = field(default_factory=list)
     next_component_id: int = 0
+    goes_on: bool = False
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
@@ -121,6 +125,8 @@ class Course:
         Finds clusters as they are now and chooses what to teach; None if there is nothing to tell apart.
     rehearsal : Rehearsal or None
         Which of the samples are remembered ones, and the codes they should keep.
+    recall : Recall or None
+        What stands in for samples that are gone.
     """
 
     recipe: Recipe
@@ -131,6 +137,7 @@ class Course:
     patience: int | None
     teach: Callable[[Learner, Course], Teacher | None]
     rehearsal: Rehearsal | None = None
+    recall: Recall | None = None
 
     @property
     def schedule(self) -> Schedule:
@@ -165,6 +172,8 @@ def fit_epochs(
         fit = None
         if schedule.updates_mixture(learner.position) and learner.teacher is None:  # line 7
             z = buffer if buffer is not None else fresh_codes(learner, course)
+            if course.recall is not None:
+                z = torch.cat([z, course.recall.z])
             fit = fit_prior(learner, course, z)  # lines 8 to 11
         record = close_epoch(learner, course, terms, fit, started, mixture_started)
         if on_epoch(record):
@@ -185,12 +194,18 @@ def train_epoch(
     vae, recipe, generator = learner.vae.train(), course.recipe, learner.generator
     order = torch.randperm(len(course.samples), generator=generator)
     sums, buffer = MeanTerms(), []
-    batches = mini_batches(order, recipe.batch_size)
+    n_recalled = 0 if course.recall is None else len(course.recall)
+    batches = mini_batches(order, math.ceil(recipe.batch_size * len(order) / (len(order) + n_recalled)))
+    recalled = torch.randperm(n_recalled, generator=generator).tensor_split(len(batches)) if n_recalled else ()
+    if course.recall is not None:
+        rest_norms(vae)
     for step, index in enumerate(batches):
         x = course.samples.take(index).to(course.device)  # line 3
         view = None if course.views is None else course.views(x, generator)
         terms = vae.loss(x, learner.prior, generator, view)  # lines 4 to 6
         loss, sharpening = total_loss(learner, course, terms, index)
+        if course.recall is not None:
+            loss = loss + remind(learner, course, course.recall, recalled[step], len(index))
         check_finite(loss, terms, learner.epoch, step)
         for optimizer in learner.optimizers:
             optimizer.zero_grad(set_to_none=True)
@@ -227,15 +242,32 @@ def kl_weight(learner: Learner, course: Course) -> float:
 
 def total_loss(learner: Learner, course: Course, terms: LossTerms, index: Tensor) -> tuple[Tensor, Tensor | None]:
     """Mean loss of a batch, per number of a sample as in the paper, and its sharpening term."""
-    each = terms.reconstruction + kl_weight(learner, course) * terms.kl
-    if course.rehearsal is not None:
-        each = each + calibrated_weight(learner, course) * course.rehearsal.drift(index, terms.q_mean[: len(index)])
-    loss = each.mean() / course.n_numbers
+    loss = (terms.reconstruction + kl_weight(learner, course) * terms.kl).mean() / course.n_numbers
+    if course.rehearsal is not None:  # weighed like the sharpening, which would move codes otherwise
+        drift = course.rehearsal.drift(index, terms.q_mean[: len(index)])
+        loss = loss + calibrated_weight(learner, course) * drift.mean()
     if learner.teacher is None:
         return loss, None
     sharpening = learner.teacher.loss(index, terms.q_mean)
     # counted in nats, the first term is the negative bound per number of a sample
     return loss + calibrated_weight(learner, course) * sharpening, sharpening
+
+
+def remind(learner: Learner, course: Course, recall: Recall, rows: Tensor, n_new: int) -> Tensor:
+    """What is due to samples that are gone: decode their codes as before, tell their clusters apart, leave them in place."""
+    z, x = recall.z[rows].to(course.device), recall.x[rows].to(course.device)
+    loss = learner.vae.likelihood(learner.vae.decode(z), x).sum() / max(n_new, 1) / course.n_numbers
+    loss = loss + calibrated_weight(learner, course) * recall.drift(learner.vae)
+    if learner.teacher is not None and len(rows):
+        loss = loss + calibrated_weight(learner, course) * learner.teacher.loss(rows + len(course.samples), z)
+    return cast(Tensor, loss)
+
+
+def rest_norms(vae: VAE) -> None:
+    """Keep the statistics of batch norm as they are: those of a batch of new kinds are not those of all samples."""
+    for module in vae.modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            module.eval()
 
 
 def check_finite(loss: Tensor, terms: LossTerms, epoch: int, step: int) -> None:

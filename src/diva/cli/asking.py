@@ -28,7 +28,6 @@ from diva.report.pictures import contact_sheet, to_pictures
 from diva.snapshot import SNAPSHOT, Snapshot
 
 PREDICTED_AT_ONCE = 4096
-NOVEL_SHARE = 0.005  # of the samples a model was fitted on, that it would itself call novel
 
 Run = Annotated[Path, typer.Argument(help="Folder of a finished run, or a model file.")]
 
@@ -75,21 +74,20 @@ def predict(
                 limit=limit,
             )
         )
-        threshold = None if snapshot is None else float(np.quantile(snapshot.log_density, NOVEL_SHARE))
-        clusters, n_novel = _write_predictions(model, data, out, threshold)
+        clusters, n_novel = _write_predictions(model, data, out)
         said: dict[str, Any] = {
             "out": str(out),
             "n_samples": len(clusters),
             "n_novel": n_novel,
-            "sizes": np.bincount(clusters, minlength=model.n_clusters_).tolist(),
+            "sizes": {int(k): int((clusters == k).sum()) for k in model.cluster_ids_},
         }
         if data.labels is not None:
             said["metrics"] = Agreement(data.labels, clusters).as_row()
         if as_json:
             print(json.dumps(said))
             return
-        novel = "" if n_novel is None else f", {n_novel:,} of no known kind"
-        console.output.print(f"{len(clusters):,} samples in {len(np.unique(clusters))} clusters{novel}: {out}", soft_wrap=True)
+        found = f"{len(clusters):,} samples in {len(np.unique(clusters))} clusters, {n_novel:,} of no known kind"
+        console.output.print(f"{found}: {out}", soft_wrap=True)
         if "metrics" in said:
             console.output.print(
                 f"one-to-one accuracy {said['metrics']['acc_one_to_one']:.3f}, NMI {said['metrics']['nmi']:.3f}"
@@ -114,9 +112,7 @@ def _image_size(run: Path, source: str) -> tuple[int, int] | None:
     return SourceSpec.read(run).image_size
 
 
-def _write_predictions(
-    model: DIVA, data: OpenedData, out: Path, threshold: float | None
-) -> tuple[NDArray[np.int64], int | None]:
+def _write_predictions(model: DIVA, data: OpenedData, out: Path) -> tuple[NDArray[np.int64], int]:
     clusters, n_novel = [], 0
     groups = model.mixture_._groups(None)
     with TableWriter(out) as table:
@@ -128,15 +124,13 @@ def _write_predictions(
             cluster = groups[component]  # as predict has it
             probability = np.where(groups == cluster[:, None], proba, 0.0).sum(axis=1)
             density = model.mixture_.score_samples(codes)
-            novel = None if threshold is None else density < threshold
+            novel = density < model.novelty_threshold_
+            clusters.append(model.cluster_ids_[cluster])
             rows: dict[str, Any] = {"sample": index if data.sample_names is None else [data.sample_names[i] for i in index]}
-            rows |= {"cluster": cluster, "component": component, "probability": probability, "log_density": density}
-            if novel is not None:
-                rows["novel"] = novel
-                n_novel += int(novel.sum())
-            table.write(rows)
-            clusters.append(cluster)
-    return np.concatenate(clusters), None if threshold is None else n_novel
+            rows |= {"cluster": clusters[-1], "component": component, "probability": probability, "log_density": density}
+            table.write(rows | {"novel": novel})
+            n_novel += int(novel.sum())
+    return np.concatenate(clusters), n_novel
 
 
 def sample(
@@ -161,9 +155,6 @@ def sample(
         allowed = (".png", ".npy") if is_image else (".npy", ".csv")
         if out.suffix not in allowed:
             raise UsageError(f"--out should end in {' or '.join(allowed)} for this model, got {str(out)!r}.")
-        for flag, number, n_there in (("cluster", cluster, model.n_clusters_), ("component", component, model.n_components_)):
-            if number is not None and number >= n_there:
-                raise UsageError(f"--{flag} should be from 0 to {n_there - 1}, got {number}.")
         if cluster is not None and component is not None:
             raise UsageError("Give --cluster or --component, not both.")
         values, labels = model.sample(n, cluster=cluster, component=component, random_state=random_state)

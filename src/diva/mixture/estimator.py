@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
@@ -156,6 +156,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     _state: MixtureState
     _frame: Frame
     hierarchy_: Hierarchy | None
+    history_: list[LapRecord]
+    lineage_: list[MoveRecord]
     _naming: Naming
     _first_id = 0  # name of the first component; a mixture that follows another one goes on counting
 
@@ -284,34 +286,78 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         whole = self._start(measured)
         homes = np.full(0, -1) if carried is None else carried.homes()
         next_id = whole.ids[0] if carried is None else carried.next_id
+
+        def start(cluster: int, next_id: int) -> MixtureState:
+            if carried is not None and (homes == cluster).any():
+                return self._carry(whole, measured.frame, carried, np.flatnonzero(homes == cluster), next_id)
+            return MixtureState.start(whole.family, whole.alpha, next_id)
+
+        self._frame = measured.frame
+        self.history_, self.lineage_ = [], []
+        self._fill(X, labels, weights, np.unique(labels), start, next_id, np.zeros(0), rng)
+        return self
+
+    def _fit_more_clusters(self, X: NDArray[Any], labels: NDArray[np.int64], homes: NDArray[np.int64]) -> Self:
+        """Go on with new data whose clusters are known; the components there are stay in the clusters they are at home in.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        labels : array of int, shape (n_samples,)
+        homes : array of int, shape (n_components,)
+        """
+        rng = np.random.default_rng([check_random_state(self.random_state).randint(2**31), _next_lap(self.history_)])
+        before = self._state
+
+        def start(cluster: int, next_id: int) -> MixtureState:
+            own = np.flatnonzero(homes == cluster).tolist()
+            return before.part(own, next_id) if own else MixtureState.start(before.family, before.alpha, next_id)
+
+        self._fill(X, labels, None, np.union1d(labels, homes), start, before.next_id, before.total.counts.cpu().numpy(), rng)
+        return self
+
+    def _fill(
+        self,
+        X: NDArray[Any],
+        labels: NDArray[Any],
+        weights: NDArray[np.float64] | None,
+        clusters: NDArray[Any],
+        start: Callable[[int, int], MixtureState],
+        next_id: int,
+        old_masses: NDArray[np.float64],
+        rng: np.random.Generator,
+    ) -> None:
+        """Fit a mixture inside every cluster, each from its own start; together they are one."""
+        old_ids = self._state.ids if len(old_masses) else ()
         parts: list[MixtureState] = []
         groups: list[int] = []
+        first_lap = _next_lap(self.history_)
         history: list[LapRecord] = []
         lineage: list[MoveRecord] = []
-        for number, cluster in enumerate(np.unique(labels)):
-            if carried is not None and (homes == cluster).any():
-                init = self._carry(whole, measured.frame, carried, np.flatnonzero(homes == cluster), next_id)
-            else:
-                init = MixtureState.start(whole.family, whole.alpha, next_id)
-            chosen = labels == cluster
-            rows = ArrayBatches(X[chosen], None if weights is None else weights[chosen], self.batch_size)
-            batches = FramedBatches(rows, measured.frame, self._device())
-            fit = fit_mixture(batches, init, rng, self._moves(), self.max_laps, tol=float(self.tol), first_lap=len(history))
-            parts.append(fit.state.with_memo_as_past())
-            next_id = fit.state.next_id
-            groups += [number] * fit.state.n_components
-            history += [_in_data_units(lap, measured.frame) for lap in fit.history]
-            lineage += fit.lineage
+        for number, cluster in enumerate(clusters):
+            part, chosen = start(cluster, next_id), labels == cluster
+            if chosen.any():
+                rows = ArrayBatches(X[chosen], None if weights is None else weights[chosen], self.batch_size)
+                batches = FramedBatches(rows, self._frame, self._device())
+                lap = first_lap + len(history)
+                fit = fit_mixture(batches, part, rng, self._moves(), self.max_laps, tol=float(self.tol), first_lap=lap)
+                part = fit.state.with_memo_as_past()
+                history += [_in_data_units(lap, self._frame) for lap in fit.history]
+                lineage += fit.lineage
+            next_id = part.next_id
+            parts.append(part)
+            groups += [number] * part.n_components
         past = concat(part.total for part in parts)
         ids = tuple(i for part in parts for i in part.ids)
-        self._frame = measured.frame
-        state = MixtureState(whole.family, whole.alpha, past, (), past, ids, next_id).in_canonical_order()
+        family, alpha = parts[0].family, parts[0].alpha
+        state = MixtureState(family, alpha, past, (), past, ids, next_id).in_canonical_order()
         self._state, group_of = state, dict(zip(ids, groups, strict=True))
-        self.history_, self.lineage_ = history, lineage
-        batches = FramedBatches(source, self._frame, self._device())
-        known = np.array([group_of[i] for i in state.ids])
-        self._look_once_more(batches, len(X), np.zeros(len(ids)), rng, known)
-        return self
+        self.history_ = [*self.history_, *history][-MOST_LAPS:]
+        self.lineage_ = [*self.lineage_, *lineage]
+        mass_of = dict(zip(old_ids, old_masses, strict=True))
+        gone = np.array([mass_of.get(i, 0.0) for i in state.ids])
+        whole = FramedBatches(ArrayBatches(X, weights, self.batch_size), self._frame, self._device())
+        self._look_once_more(whole, len(X), gone, rng, np.array([group_of[i] for i in state.ids]))
 
     def regroup(self, walk: Walk, *, keep_clusters: bool = False) -> Self:
         """Group the components by another walk between them, for example that of augmented samples.

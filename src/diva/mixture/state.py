@@ -124,6 +124,11 @@ class MixtureState:
             ids=tuple(self.ids[i] for i in order.tolist()),
         )
 
+    def part(self, positions: Sequence[int], next_id: int) -> MixtureState:
+        """Some of the components, with all they have seen; the next to be born is named ``next_id``."""
+        past = self.total[positions]
+        return replace(self, past=past, memo=(), total=past, ids=tuple(self.ids[k] for k in positions), next_id=next_id)
+
     def forgetting_data(self) -> MixtureState:
         """Keep the components, drop all data: for codes that a changed encoder made obsolete."""
         return replace(self, past=self.past.zeros(self.n_components), memo=())

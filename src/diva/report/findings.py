@@ -312,7 +312,7 @@ class Findings:
         members = np.flatnonzero(snapshot.clusters == number)
         nearest = members[np.argsort(-snapshot.log_density[members], kind="stable")][:N_SHOWN]
         least = members[np.argsort(snapshot.confidence[members], kind="stable")][:N_SHOWN]
-        drawn = self.model.sample(N_SHOWN, cluster=number, random_state=number)[0]
+        drawn = self.model.sample(N_SHOWN, cluster=int(self.model.cluster_ids_[number]), random_state=number)[0]
         mostly = None
         if snapshot.table is not None and self.class_names and (column := snapshot.table[:, number]).sum() > 0:
             top = int(column.argmax())
