@@ -26,7 +26,7 @@ Weights: TypeAlias = NDArray[np.float64]
 MIXTURE_ROWS = 60_000  # codes that clusters are found on, at most
 WALK_ROWS = 20_000
 DRAWS_EACH = 32  # of a component, to see which cluster it is in
-EXTEND_RESOLUTION = 2.0  # of new components among old clusters: what is new is more likely a kind of its own
+EXTEND_RESOLUTION = 1.3  # of new components among old clusters: above 1, for what is new is more likely a kind of its own
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ def subset(samples: Samples, n_samples: int, rng: np.random.Generator) -> Sample
 
 
 def start_mixture(
-    z: Tensor, covariance_type: str, concentration: float, covariance_scale: float, first_id: int
+    z: Tensor, covariance_type: str, concentration: float, covariance_scale: float, first_id: int = 0
 ) -> MixturePrior:
     """One component at the middle of some codes, in their own frame: K = 1."""
     frame = measure(ArrayBatches(z.numpy())).frame

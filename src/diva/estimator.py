@@ -57,6 +57,7 @@ from diva.replay import (
     Rehearsal,
     Reservoir,
     can_rest,
+    last_layer,
     let_rest,
     measure_moments,
     recall,
@@ -848,7 +849,11 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if model.mixture_.n_features_in_ != model.recipe_.latent_dim:
             raise ValueError("mixture and encoder have codes of different length")
         model.novelty_threshold_ = float(document["novelty_threshold"])
-        model._stream = Stream.from_archive(document["stream"], parts_with(tensors, "stream."))
+        kept_shape = model._item_shape if model._preparation is None else model._scaling.input_shape
+        n_weights = last_layer(model.vae_).shape[1] if can_rest(model.vae_) else 0
+        model._stream = Stream.from_archive(
+            document["stream"], parts_with(tensors, "stream."), kept_shape, n_weights, model.recipe_.latent_dim
+        )
         model.batches_ = list(model._stream.records)
         model.history_ = [record_from_plain(EpochRecord, r) for r in document["history"]]
         model._training_lineage = [record_from_plain(MoveRecord, r) for r in document["training_lineage"]]

@@ -124,39 +124,63 @@ class Stream:
     records: tuple[BatchRecord, ...] = ()
 
     def to_archive(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Take it apart."""
-        document = {"n_seen": self.n_seen, "n_batches": self.n_batches, "records": [asdict(r) for r in self.records]}
-        tensors = {
-            "reservoir.values": torch.from_numpy(self.reservoir.values),
-            "reservoir.keys": torch.from_numpy(self.reservoir.keys),
-            "window.values": torch.from_numpy(self.window.values),
-            "window.novel": torch.from_numpy(self.window.novel),
+        """Take it apart; what is empty is left out."""
+        document: dict[str, Any] = {
+            "n_seen": self.n_seen,
+            "n_batches": self.n_batches,
+            "records": [asdict(r) for r in self.records],
+            "moments_rest": None if self.moments is None else self.moments.rest,
         }
+        tensors: dict[str, Tensor] = {}
+        if len(self.reservoir):
+            tensors["reservoir.values"] = torch.from_numpy(self.reservoir.values)
+            tensors["reservoir.keys"] = torch.from_numpy(self.reservoir.keys)
+        if len(self.window):
+            tensors["window.values"] = torch.from_numpy(self.window.values)
+            tensors["window.novel"] = torch.from_numpy(self.window.novel)
         if self.code_variance is not None:
             tensors["code_variance"] = self.code_variance
         if self.moments is not None:
             tensors["moments.root"] = self.moments.root
-            document["moments_rest"] = self.moments.rest
         return document, tensors
 
     @classmethod
-    def from_archive(cls, document: dict[str, Any], tensors: dict[str, Tensor]) -> Stream:
-        """Put it together again; raises KeyError, TypeError or ValueError if its parts do not fit."""
+    def from_archive(
+        cls, document: dict[str, Any], tensors: dict[str, Tensor], item_shape: tuple[int, ...], n_weights: int, latent_dim: int
+    ) -> Stream:
+        """Put it together again; raises KeyError, TypeError or ValueError if its parts do not fit.
+
+        Parameters
+        ----------
+        document, tensors
+        item_shape : tuple of int
+            Of a sample, as a source gives it.
+        n_weights : int
+            Of one output of the encoder's last layer, its bias among them.
+        latent_dim : int
+        """
         counts = (document["n_seen"], document["n_batches"])
-        if not all(type(n) is int and n >= 0 for n in counts) or not isinstance(document["records"], list):
+        if not all(type(n) is int and n >= 1 for n in counts) or not isinstance(document["records"], list):
             raise ValueError("counts of samples and batches should be whole numbers")
-        values, keys, latest, novel = (
-            tensors[name].numpy() for name in ("reservoir.values", "reservoir.keys", "window.values", "window.novel")
-        )
-        if keys.dtype != np.float64 or novel.dtype != np.bool_ or len(values) != len(keys) or len(latest) != len(novel):
-            raise ValueError("samples that are remembered are incomplete")
-        moments = None
-        if "moments.root" in tensors:
+        parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
+        for name, mark, dtype in (("reservoir", "keys", torch.float64), ("window", "novel", torch.bool)):
+            if not {f"{name}.values", f"{name}.{mark}"} & tensors.keys():
+                parts.append((np.empty((0, 1), np.float32), torch.empty(0, dtype=dtype).numpy()))
+                continue
+            values, marks = tensors[f"{name}.values"], tensors[f"{name}.{mark}"]
+            if values.shape != (len(marks), *item_shape) or marks.ndim != 1 or marks.dtype != dtype:
+                raise ValueError(f"samples of the {name} are incomplete")
+            parts.append((values.numpy(), marks.numpy()))
+        moments, variance = None, tensors["code_variance"]
+        if variance.shape != (latent_dim,) or variance.dtype != torch.float32 or not bool((variance > 0).all()):
+            raise ValueError("variances of codes should be positive")
+        if document["moments_rest"] is not None:
             moments = Moments(tensors["moments.root"], float(document["moments_rest"]))
-            if moments.root.ndim != 2 or moments.root.dtype != torch.float32 or not moments.rest >= 0:
-                raise ValueError("moments of features are not what they should be")
+            root = moments.root
+            if root.shape != (n_weights, min(root.shape[-1], n_weights)) or root.dtype != torch.float32 or moments.rest < 0:
+                raise ValueError("moments of features are of another shape")
         records = tuple(record_from_plain(BatchRecord, r) for r in document["records"])
-        return cls(*counts, Reservoir(values, keys), Window(latest, novel), moments, tensors.get("code_variance"), records)
+        return cls(*counts, Reservoir(*parts[0]), Window(*parts[1]), moments, variance, records)
 
 
 def worth_learning(novel: NDArray[np.bool_]) -> bool:
