@@ -11,6 +11,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from torch.nn import functional
@@ -26,7 +27,6 @@ Weights: TypeAlias = NDArray[np.float64]
 MIXTURE_ROWS = 60_000  # codes that clusters are found on, at most
 WALK_ROWS = 20_000
 DRAWS_EACH = 32  # of a component, to see which cluster it is in
-EXTEND_RESOLUTION = 1.3  # of new components among old clusters: above 1, for what is new is more likely a kind of its own
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,15 @@ def fill_more(codes: SeenCodes, learner: Learner, course: Course) -> DPMixture:
     assert course.recall is not None
     before = course.recall.before
     labels = head_proba(learner.teacher, codes, course.device).argmax(1).numpy()
-    draws, components, _ = before.draw_each(DRAWS_EACH, learner.rng)
+    draws, components, weights = before.draw_each(DRAWS_EACH, learner.rng)
     seen = SeenCodes(torch.from_numpy(draws).float(), ())
-    votes = np.zeros((before.n_components_, learner.teacher.head.out_features))
-    np.add.at(votes, (components, head_proba(learner.teacher, seen, course.device).argmax(1).numpy()), 1)
+    votes = np.zeros((before.n_clusters_, max(learner.teacher.head.out_features, before.n_clusters_)))
+    groups = before._groups(None)
+    np.add.at(votes, (groups[components], head_proba(learner.teacher, seen, course.device).argmax(1).numpy()), weights)
+    number_of = linear_sum_assignment(votes, maximize=True)[1]  # old clusters stay apart, whatever the head makes of them
     mixture = copy.copy(before)
     rows = np.sort(_choose(len(codes.clean), MIXTURE_ROWS, learner.rng))
-    mixture._fit_more_clusters(codes.clean.numpy()[rows], labels[rows], votes.argmax(1))
+    mixture._fit_more_clusters(codes.clean.numpy()[rows], labels[rows], number_of[groups])
     return mixture._keep_names(before, learner.rng)
 
 
@@ -167,7 +169,7 @@ def extend_clusters(before: DPMixture, mixture: DPMixture, walk: Callable[[], Wa
         hierarchy = before.hierarchy_.permuted([ids_before.index(i) for i in ids])
     else:
         cluster_of = dict(zip(ids_before, before.hierarchy_.labels.tolist(), strict=True))
-        hierarchy = extend(walk(), [cluster_of.get(i, -1) for i in ids], EXTEND_RESOLUTION)
+        hierarchy = extend(walk(), [cluster_of.get(i, -1) for i in ids])
     return mixture._adopt_hierarchy(hierarchy)._keep_names(before, rng)
 
 

@@ -51,7 +51,6 @@ from diva.parameters import check_params
 from diva.priors import MixturePrior
 from diva.recipes import Recipe, recipe_from_plain
 from diva.replay import (
-    MOST_DRAWN,
     Memory,
     Moments,
     Rehearsal,
@@ -410,10 +409,14 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         course = Course(recipe, samples, held_out, views, device, self.early_stopping, teach)
         memory = None
         if recent is None:
-            known = PartOfSource(samples.source, np.flatnonzero(~self._novel_among(samples)))
-            if len(known):
-                memory = remember(self.vae_, before, Samples(known, self._scaling), float(stream.n_seen), device, gone=False)
+            chosen = np.flatnonzero(~self._novel_among(samples))
+            known = PartOfSource(samples.source, chosen if len(chosen) else np.arange(len(samples)))
+            memory = remember(self.vae_, before, Samples(known, self._scaling), float(stream.n_seen), device, gone=False)
         else:
+            if len(recent):  # they are in the mixture already, and will be counted anew
+                latest = Samples(ArraySource(recent.values), self._scaling)
+                memory = remember(self.vae_, before, latest, float(len(recent)), device, gone=False)
+                before = before._without(memory.mean.numpy())
             mass = float(max(stream.n_seen - len(recent), 1))
             fresh: list[Source] = [samples.source, *([ArraySource(recent.values)] if len(recent) else [])]
             course = replace(course, samples=Samples(JoinedSource(fresh), self._scaling))
@@ -454,7 +457,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             return course, remember(self.vae_, self.mixture_, drawn, mass, device, gone=True)
         kept = Samples(ArraySource(stream.reservoir.values), self._scaling)
         memory = remember(self.vae_, self.mixture_, kept, mass, device, gone=True)
-        again = repeated(len(memory), round(min(mass, MOST_DRAWN)), rng)
+        again = repeated(len(memory), round(min(mass, len(course.samples))), rng)  # half of what is learnt from at most
         rehearsal = Rehearsal(len(course.samples), memory.mean[again], memory.variance[again])
         joined = JoinedSource([course.samples.source, PartOfSource(memory.source, again)])
         return replace(course, samples=Samples(joined, self._scaling), rehearsal=rehearsal), memory
@@ -575,8 +578,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         n_own : int, optional
             Only the first so many samples are those of the caller.
         """
-        self.vae_ = learner.vae.eval()
         clean, self.mixture_ = self._last_mixture(learner, course, memory)
+        self.vae_ = learner.vae.eval()
         self._variance = learner.variance
         self._training_lineage = learner.lineage
         self.history_ = learner.history
@@ -589,8 +592,6 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if not course.recipe.final_refit and isinstance(prior, MixturePrior):
             clean = encode(learner.vae, course.samples, course.device).mean
             mixture = new_mixture(learner, course)._adopt(prior.mixture, prior.frame, clean.numpy())
-            if before is not None and memory is None:
-                mixture._keep_names(before, learner.rng)
         elif course.recall is not None:
             codes = see(learner, course)
             clean = codes.clean
@@ -610,12 +611,25 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             clean = codes.clean
             fitted = find_clusters if learner.teacher is None else fill_clusters
             mixture = fitted(codes, learner, course, weights, carried)
-        if memory is not None and before is not None:
-            moved = encode(learner.vae, Samples(memory.source, self._scaling), course.device).mean.numpy()
-            now = mixture._groups(None)[mixture.predict(moved, level="component")]
-            mixture._rename(before, before._groups(None)[memory.components], now, memory.weights)
+        if before is not None:
+            self._keep_names(before, mixture, learner, course, memory)
             learner.lineage += _forgotten(before, mixture, learner.lineage)
         return clean, mixture
+
+    def _keep_names(
+        self, before: DPMixture, mixture: DPMixture, learner: Learner, course: Course, memory: Memory | None
+    ) -> None:
+        """Name clusters after those before, by where remembered samples are now, and draws of what stays in place."""
+        where: list[tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64]]] = []
+        if memory is not None:
+            moved = encode(learner.vae, Samples(memory.source, self._scaling), course.device).mean.numpy()
+            where.append((memory.components, moved, memory.weights))
+        if course.recall is not None:
+            codes, components, weights = course.recall.before.draw_each(DRAWS_EACH, learner.rng)
+            where.append((components, codes.astype(np.float32), weights))
+        components, codes, weights = (np.concatenate(parts) for parts in zip(*where, strict=True))
+        now = mixture._groups(None)[mixture.predict(codes, level="component")]
+        mixture._rename(before, before._groups(None)[components], now, weights)
 
     def _publish(self, clean: torch.Tensor) -> None:
         """Set the fitted attributes that follow from the mixture and the codes of the samples."""

@@ -29,6 +29,7 @@ FIRST_VARIANCE = 0.1  # of the decoder before it has been measured, as a share o
 KL_SHARE = (
     0.25  # of the calibrated weight: an error that is still falling overstates the noise, and too much lets codes collapse
 )
+RECALL_SHARE = 0.03  # of the weight of old codes that move: one standard deviation of q(z|x) is little beside a component's
 PRIOR_ROWS = 20_000  # codes a mixture sees after an epoch, at most: it keeps what it learnt, and other codes come next time
 
 
@@ -194,11 +195,12 @@ def train_epoch(
     vae, recipe, generator = learner.vae.train(), course.recipe, learner.generator
     order = torch.randperm(len(course.samples), generator=generator)
     sums, buffer = MeanTerms(), []
-    n_recalled = 0 if course.recall is None else len(course.recall)
+    n_recalled = 0 if course.recall is None else min(len(course.recall), len(order))  # half of a batch at most
     batches = mini_batches(order, math.ceil(recipe.batch_size * len(order) / (len(order) + n_recalled)))
-    recalled = torch.randperm(n_recalled, generator=generator).tensor_split(len(batches)) if n_recalled else ()
+    recalled: Sequence[Tensor] = ()
     if course.recall is not None:
         rest_norms(vae)
+        recalled = torch.randperm(len(course.recall), generator=generator)[:n_recalled].tensor_split(len(batches))
     for step, index in enumerate(batches):
         x = course.samples.take(index).to(course.device)  # line 3
         view = None if course.views is None else course.views(x, generator)
@@ -257,7 +259,7 @@ def remind(learner: Learner, course: Course, recall: Recall, rows: Tensor, n_new
     """What is due to samples that are gone: decode their codes as before, tell their clusters apart, leave them in place."""
     z, x = recall.z[rows].to(course.device), recall.x[rows].to(course.device)
     loss = learner.vae.likelihood(learner.vae.decode(z), x).sum() / max(n_new, 1) / course.n_numbers
-    loss = loss + calibrated_weight(learner, course) * recall.drift(learner.vae)
+    loss = loss + RECALL_SHARE * calibrated_weight(learner, course) * recall.drift(learner.vae)
     if learner.teacher is not None and len(rows):
         loss = loss + calibrated_weight(learner, course) * learner.teacher.loss(rows + len(course.samples), z)
     return cast(Tensor, loss)
