@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from benchmarks import bench_diva, bench_recovery, bench_report, bench_scale, bench_speed, bench_training, page
+from benchmarks import (
+    bench_diva,
+    bench_incremental,
+    bench_recovery,
+    bench_report,
+    bench_scale,
+    bench_speed,
+    bench_training,
+    page,
+)
 
 BENCHMARKS = {
     "recovery": bench_recovery.main,
@@ -16,6 +25,7 @@ BENCHMARKS = {
     "ablation": bench_diva.ablation,
     "threads": bench_diva.threads,
     **bench_training.BENCHMARKS,
+    **bench_incremental.BENCHMARKS,
     "report": bench_report.main,
     "page": page.main,
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from benchmarks.recording import Row, record
 from diva import DIVA
 from diva.data import ClassSchedule, Stage
 from diva.metrics import Agreement
+from diva.recipes import PRESETS
+from diva.training import EpochRecord
 
 PER_CLASS = 1000
 N_DIGITS = (3, 5, 7, 10)
@@ -155,3 +159,127 @@ def summary(rows: list[Row], variant: str) -> str:
     kept = [row["old samples that keep their id"] for row in mine if row["digits"] > 3]
     fall = ", ".join(f"{100 * value:.1f}" for value in falls)
     return f"{variant}: {'; '.join(ends)}. First three digits fall by {fall} points; ids kept by {min(kept):.3f} at least."
+
+
+def traceability(seed: int = 0) -> None:
+    """The paper's experiment: digits 0 and 1, then 0, 1 and 2; which clusters and components were born, merged, unchanged."""
+    data = images(seed)
+    model = DIVA(random_state=seed, n_epochs=FIRST_EPOCHS, further_epochs=FURTHER_EPOCHS, warm_start=True)
+    rows, before = [], None
+    for n_digits in (2, 3):
+        model.fit(data.x[data.y < n_digits])
+        labels = model.predict(data.x_test)
+        for cluster in model.cluster_ids_.tolist():
+            members = data.y_test[(labels == cluster) & (data.y_test < n_digits)]
+            row: Row = {"digits": n_digits, "cluster": cluster, "test images": len(members)}
+            rows.append(row | {f"of digit {d}": int((members == d).sum()) for d in range(3)})
+        if before is None:
+            before = copy.copy(model)
+    assert before is not None
+    events = [f"{r.event} {list(r.parents)} -> {list(r.children)}" for r in model.cluster_lineage_]
+    same = sorted(set(before.cluster_ids_.tolist()) & set(model.cluster_ids_.tolist()))
+    moves = [r.move for r in model.lineage_[len(before.lineage_) :] if r.epoch is None]
+    old, new = set(before.component_ids_.tolist()), set(model.component_ids_.tolist())
+    notes = [
+        f"Events: {'; '.join(events) or 'none'}. Clusters that live on: {same}.",
+        f"Components: {len(old & new)} of {len(old)} live on, {len(new - old)} are new; "
+        f"{moves.count('birth')} births, {moves.count('merge')} merges and {moves.count('delete')} deletions of the mixture.",
+    ]
+    record("traceability", "MNIST, digits 0 and 1, then 0, 1 and 2, 1,000 training images of each: clusters by id", rows, notes)
+
+
+def curves(seed: int = 0) -> None:
+    """Components, births and merges after every epoch of the paper's algorithm: static data, and data that grow."""
+    data, rows = images(seed), []
+    for n_digits in (3, 5, 10):
+        model = DIVA("paper", random_state=seed, n_epochs=FURTHER_EPOCHS).fit(data.x[data.y < n_digits])
+        rows += [_curve(f"{n_digits} digits", r, n_digits) for r in model.history_]
+    model = DIVA("paper", random_state=seed, n_epochs=FURTHER_EPOCHS, further_epochs=FURTHER_EPOCHS, warm_start=True)
+    for n_digits in N_DIGITS:
+        model.fit(data.x[data.y < n_digits])
+    rows += [_curve("3, 5, 7, 10 digits", r, N_DIGITS[r.epoch // FURTHER_EPOCHS]) for r in model.history_]
+    record("births_and_merges", 'MNIST, 1,000 training images of each digit, DIVA(preset="paper"): every epoch', rows)
+
+
+def _curve(name: str, epoch: EpochRecord, n_digits: int) -> Row:
+    return {
+        "data": name,
+        "epoch": epoch.epoch,
+        "digits": n_digits,
+        "K": epoch.n_components,
+        "births": epoch.births,
+        "merges": epoch.merges,
+        "deletions": epoch.deletes,
+    }
+
+
+def shuffle() -> None:
+    """The paper's algorithm with and without shuffles."""
+    rows = []
+    for seed in SEEDS:
+        data = images(seed)
+        for shuffles in (True, False):
+            PRESETS["paper"] = replace(PRESETS["paper"], shuffles=shuffles)
+            model = DIVA("paper", random_state=seed, n_epochs=FURTHER_EPOCHS).fit(data.x)
+            found = Agreement(data.y_test, model.predict(data.x_test))
+            rows.append(
+                {
+                    "shuffles": "yes" if shuffles else "no",
+                    "seed": seed,
+                    "majority accuracy": found.acc_majority,
+                    "one-to-one accuracy": found.acc_one_to_one,
+                    "NMI": found.nmi,
+                    "K": found.n_clusters,
+                    "bound per code": model.history_[-1].mixture_elbo_per_sample,
+                }
+            )
+            title = 'MNIST, 1,000 training images of each digit, DIVA(preset="paper", n_epochs=10), with and without shuffles'
+            record("shuffle", title, rows)
+
+
+def small_batches(n_batches: int = 1000, batch_size: int = 20) -> None:
+    """A long stream of small batches: seconds and memory of each."""
+    data, seed = LOADERS["mnist"](), 0
+    rng = np.random.default_rng(seed)
+    known = rng.permutation(np.flatnonzero(data.y < 5))
+    model = DIVA(random_state=seed, n_epochs=5).fit(data.x[known[:3000]])
+    seconds, memory = [], []
+    for start in range(3000, 3000 + n_batches * batch_size, batch_size):
+        began = time.perf_counter()
+        model.partial_fit(data.x[known[start : start + batch_size]])
+        seconds.append(time.perf_counter() - began)
+        memory.append(_resident())
+    tenth = n_batches // 10
+    rows = [
+        {
+            "batches": f"{start + 1} to {start + tenth}",
+            "mean seconds": float(np.mean(seconds[start : start + tenth])),
+            "median seconds": float(np.median(seconds[start : start + tenth])),
+            "memory in MB": float(np.mean(memory[start : start + tenth])),
+            "batches in which networks learnt": sum(r.learnt for r in model.batches_[1 + start : 1 + start + tenth]),
+            "components": model.batches_[start + tenth].n_components,
+            "clusters": model.batches_[start + tenth].n_clusters,
+        }
+        for start in range(0, n_batches, tenth)
+    ]
+    means, medians = ([row[f"{kind} seconds"] for row in rows] for kind in ("mean", "median"))
+    notes = [
+        f"Last tenth over first tenth: mean {means[-1] / means[0]:.2f}, median {medians[-1] / medians[0]:.2f}. Memory grows by "
+        f"{rows[-1]['memory in MB'] - rows[0]['memory in MB']:.0f} MB."
+    ]
+    record("small_batches", f"MNIST, digits 0 to 4: {n_batches:,} partial fits of {batch_size} images", rows, notes)
+
+
+def _resident() -> float:
+    """Memory of this process now, in MB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+BENCHMARKS = {
+    "incremental": incremental,
+    "traceability": traceability,
+    "curves": curves,
+    "shuffle": shuffle,
+    "small_batches": small_batches,
+}

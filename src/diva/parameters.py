@@ -22,6 +22,7 @@ _WHOLE = (
     "early_stopping",
     "pca",
     "further_epochs",
+    "reservoir",
 )
 _POSITIVE = ("learning_rate", "concentration", "covariance_scale")
 _CHOICES: dict[str, tuple[Any, ...]] = {
@@ -44,6 +45,9 @@ def check_params(model: Any) -> None:
         value = getattr(model, name)
         if value is not None and not (is_whole(value) and 1 <= value <= LARGEST):
             raise ValueError(f"{name} should be a whole number from 1 to {LARGEST:,}, got {value!r}.")
+    for name in ("further_epochs", "reservoir"):
+        if getattr(model, name) is None:
+            raise ValueError(f"{name} should be a whole number from 1 to {LARGEST:,}, got None.")
     for name in _POSITIVE:
         value = getattr(model, name)
         if value is not None and not (is_number(value) and 1e-12 <= value <= 1e12):

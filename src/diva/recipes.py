@@ -54,6 +54,8 @@ class Recipe:
         Components that may be split in one lap; all of them if None, a single one in the paper.
     min_new_mass : float
         Fewest samples a new component may have.
+    shuffles : bool
+        Whether components are put in order of their mass after every lap.
     max_components : int
     views : {"affine", "mask", None}
         How samples are moved: while learning, and to see what they wander between.
@@ -84,6 +86,7 @@ class Recipe:
     n_laps: int = 5
     birth_targets: int | None = None
     min_new_mass: float = 1.0
+    shuffles: bool = True
     max_components: int = 200
     views: Literal["affine", "mask"] | None = "affine"
     n_views: int = 4
@@ -184,6 +187,7 @@ def recipe_from_plain(plain: dict[str, Any]) -> Recipe:
         "grouping": ("walk", None),
         "buffered_codes": (True, False),
         "final_refit": (True, False),
+        "shuffles": (True, False),
     }
     for name, allowed in choices.items():
         if getattr(recipe, name) not in allowed:

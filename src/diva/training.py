@@ -323,7 +323,7 @@ def fit_prior(learner: Learner, course: Course, z: Tensor) -> MixtureFit:
             start_mixture(z, recipe.covariance_type, recipe.concentration, recipe.covariance_scale, learner.next_component_id),
             assignment=recipe.assignment,
         )
-    moves: list[Move] = [Merge(), Delete(), Shuffle()]
+    moves: list[Move] = [Merge(), Delete(), *([Shuffle()] if recipe.shuffles else [])]
     if recipe.buffered_codes or schedule.allows_births(learner.position):
         birth = Birth(min_mass=recipe.min_new_mass, max_components=recipe.max_components, max_targets=recipe.birth_targets)
         moves.insert(0, birth)
