@@ -5,6 +5,10 @@ class DataError(ValueError):
     """Data cannot be read or used."""
 
 
+class NoSamplesError(DataError):
+    """A file is whole, but holds no samples."""
+
+
 class UnknownDatasetError(DataError):
     """No data set has this name."""
 
