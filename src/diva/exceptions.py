@@ -33,6 +33,10 @@ class ModelFileError(ValueError):
     """A saved model is damaged, of another version, or not a model at all."""
 
 
+class StreamStateError(ValueError):
+    """What a stream wrote about how far it has come is damaged or was changed."""
+
+
 class ReportError(ValueError):
     """A folder does not hold what a report is made from."""
 
