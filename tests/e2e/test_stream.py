@@ -163,7 +163,7 @@ def events(folder: Path, kind: str = "batch") -> list[dict[str, Any]]:
 
 def without_seconds(plain: Any) -> Any:
     if isinstance(plain, dict):
-        return {key: without_seconds(value) for key, value in plain.items() if key != "seconds"}
+        return {key: without_seconds(value) for key, value in plain.items() if not key.endswith("seconds")}
     return [without_seconds(value) for value in plain] if isinstance(plain, list) else plain
 
 
@@ -223,6 +223,22 @@ def test_killed_at_random_moments(place, undisturbed, nursery):
     assert killed >= 2
     assert run(*command(place)).exit_code == 0
     assert_same_end(place, undisturbed)
+
+
+def test_killed_while_the_networks_learn(tmp_path, nursery):
+    np.save(tmp_path / "known.npy", KNOWN)
+    learning = ["--adapt", "true", "--further-epochs", "1"]  # in every batch
+    assert run("fit", tmp_path / "known.npy", "--out", tmp_path / "run", *TINY, *learning).exit_code == 0
+    one, other = tmp_path / "one", tmp_path / "other"
+    for place in (one, other):
+        make(place, tmp_path / "run")
+    assert run(*command(one), "--batch-size", "40").exit_code == 0
+    assert all(event["learnt"] for event in events(one / "run/stream"))
+    for death in (("sync", 3), ("after", 3), ("sync", 8), ("before", 4), ("after", 2)):
+        nursery.start(*command(other), "--batch-size", "40", die=death)
+        assert nursery.end() == -signal.SIGKILL
+    assert run(*command(other), "--batch-size", "40").exit_code == 0
+    assert_same_end(one, other)
 
 
 def test_started_again_it_finds_nothing_to_do(place, undisturbed):
