@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from diva.checkpoints import RunFolder
 from diva.cli import console
-from diva.cli.asking import _image_size, _noted, _snapshot
+from diva.cli.asking import noted, noted_image_size
 from diva.cli.errors import INTERRUPTED, Stopped, UsageError, for_people
 from diva.cli.learning import stopping_at_once
 from diva.cli.options import Columns, ImageSize, Json, Key, columns_of, image_size_of
@@ -102,8 +102,8 @@ def stream(
         reading = Reading(
             source if source == STANDARD_INPUT else os.path.abspath(os.path.expanduser(source)),
             batch_size,
-            columns_of(columns) or _noted(_snapshot(run), "columns"),
-            image_size_of(image_size) or _image_size(run, source),
+            columns_of(columns) or noted(run, "columns"),
+            image_size_of(image_size) or noted_image_size(run, source),
             key,
             following,
             from_offset,
