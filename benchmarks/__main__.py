@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from functools import partial
 
-from benchmarks import bench_diva, bench_recovery, bench_report, bench_scale, bench_speed, bench_training, page
+from benchmarks import bench_diva, bench_recovery, bench_report, bench_scale, bench_speed, bench_stream, bench_training, page
 
 BENCHMARKS = {
     "recovery": bench_recovery.main,
@@ -17,6 +17,7 @@ BENCHMARKS = {
     "threads": bench_diva.threads,
     **bench_training.BENCHMARKS,
     "report": bench_report.main,
+    "stream_kills": bench_stream.kills,
     "page": page.main,
 }
 
