@@ -397,7 +397,8 @@ def test_another_source(place):
     summary = json.loads(run("stream", "run", "one.npy", *BATCHES, "--other-source", "new", "--json").stdout)
     assert (summary["samples"], summary["offset"]) == (280, {"samples": 50})
     assert [event["first"] for event in events(Path("run/stream"))][-3:] == [230, 250, 270]
-    assert json.loads(run("stream", "run", "one.npy", *BATCHES, "--json").stdout)["new_samples"] == 0
+    for again in ([], ["--other-source", "new"]):  # the same command goes on as well
+        assert json.loads(run("stream", "run", "one.npy", *BATCHES, *again, "--json").stdout)["new_samples"] == 0
 
 
 # --- what goes wrong

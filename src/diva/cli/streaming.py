@@ -168,7 +168,7 @@ def _starting_point(before: Commit | None, source: str, other_source: str | None
         )
     if other_source == "moved" and STANDARD_INPUT in (commit.source, source):
         raise UsageError("Only files can be moved, not standard input. Pass --other-source new if these are other samples.")
-    if other_source == "new" and before is not None:
+    if other_source == "new" and commit.source != source:  # the same command may be started again
         commit = replace(commit, offset=Offset(), files_bytes=0)
     path = None if predictions is None else str(predictions.absolute())
     if path != commit.predictions:
