@@ -35,14 +35,16 @@ def kills(n_kills: int = 50, seed: int = 0) -> None:
         n_samples = prepare(calm)
         shutil.copytree(calm, killed)
         begun = time.perf_counter()
-        assert start(calm).wait() == 0
+        moments = watch(calm)
         undisturbed = time.perf_counter() - begun
+        starting, typical = moments[0] - begun, float(np.median(np.diff(moments)))
         n_working = n_done = 0
         begun = time.perf_counter()
         for number in range(n_kills):
-            # the stream must not end before its time: once it is ahead of the kills, it is killed while it starts
-            may_work = samples_used(killed) < n_samples * (number + 1) / (n_kills + 1)
-            done, working = kill_once(killed, rng, may_work)
+            # one in four comes while it starts, and so do those that would let the stream end too soon
+            is_ahead = samples_used(killed) > n_samples * (number + 1) / (n_kills + 1)
+            early = is_ahead or rng.random() < 0.25
+            done, working = kill_once(killed, rng.uniform(0, starting if early else 3 * typical), early)
             n_done, n_working = n_done + done, n_working + working
             print(f"kill {number + 1}: {samples_used(killed)} of {n_samples} samples used", flush=True)
         assert start(killed).wait() == 0
@@ -68,7 +70,7 @@ def kills(n_kills: int = 50, seed: int = 0) -> None:
         rows,
         [
             "Events and predictions are compared byte by byte, models in all their numbers but times. A kill comes at a random "
-            "moment of the start, or up to 2 s after the first new event. Every start imports torch anew.",
+            "moment of the start, or within the time of three batches after the first one. Every start imports torch anew.",
         ],
     )
 
@@ -94,18 +96,29 @@ def start(folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(diva(*arguments), cwd=folder, stdout=subprocess.DEVNULL)
 
 
-def kill_once(folder: Path, rng: np.random.Generator, may_work: bool) -> tuple[bool, bool]:
-    """Start the stream and kill it; returns whether it ended by itself before, and whether it had begun to work."""
+def watch(folder: Path) -> list[float]:
+    """Run the stream to its end; returns when each batch was done."""
     process = start(folder)
     log = folder / STREAM / "events.jsonl"
-    before = length(log)
-    if may_work:
-        while length(log) <= before and process.poll() is None:
-            time.sleep(0.005)
-        time.sleep(rng.uniform(0, 2))
-    else:
-        time.sleep(rng.uniform(0, 4))
-    working = length(log) > before
+    moments, before = [], 0
+    while process.poll() is None:
+        if (now := length(log)) > before:
+            moments.append(time.perf_counter())
+            before = now
+        time.sleep(0.005)
+    assert process.returncode == 0
+    return moments
+
+
+def kill_once(folder: Path, delay: float, early: bool) -> tuple[bool, bool]:
+    """Start the stream and kill it; returns whether it ended by itself before, and whether it had begun to work."""
+    log = folder / STREAM / "events.jsonl"
+    before = samples_used(folder), length(log)
+    process = start(folder)
+    while not early and length(log) <= before[1] and process.poll() is None:
+        time.sleep(0.002)
+    time.sleep(delay)
+    working = (samples_used(folder), length(log)) > before
     os.kill(process.pid, signal.SIGKILL)
     return process.wait() == 0, working
 
