@@ -53,6 +53,7 @@ def kills(n_kills: int = 50, seed: int = 0) -> None:
             {
                 "samples": n_samples,
                 "batches": len(batches(killed)),
+                "in which networks learnt": sum(batch["learnt"] for batch in batches(killed)),
                 "kills": n_kills - n_done,
                 "of them while it worked": n_working,
                 "samples used once": len(once(killed)),
