@@ -116,9 +116,13 @@ def kill_once(folder: Path, delay: float, early: bool) -> tuple[bool, bool]:
     log = folder / STREAM / "events.jsonl"
     before = samples_used(folder), length(log)
     process = start(folder)
-    while not early and length(log) <= before[1] and process.poll() is None:
+    begun = time.perf_counter()
+    while length(log) <= before[1] and process.poll() is None:
+        if early and time.perf_counter() - begun > delay:
+            break
         time.sleep(0.002)
-    time.sleep(delay)
+    if not early:
+        time.sleep(delay)
     working = (samples_used(folder), length(log)) > before
     os.kill(process.pid, signal.SIGKILL)
     return process.wait() == 0, working
