@@ -12,6 +12,7 @@ from benchmarks import (
     bench_report,
     bench_scale,
     bench_speed,
+    bench_stream,
     bench_training,
     page,
 )
@@ -27,6 +28,7 @@ BENCHMARKS = {
     **bench_training.BENCHMARKS,
     **bench_incremental.BENCHMARKS,
     "report": bench_report.main,
+    "stream_kills": bench_stream.kills,
     "page": page.main,
 }
 

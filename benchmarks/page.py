@@ -20,6 +20,7 @@ ORDER = (
     "training_literal",
     "training_overhead",
     "report",
+    "stream_kills",
     "recovery",
     "lap",
     "fit",

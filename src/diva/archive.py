@@ -95,7 +95,7 @@ def write_atomically(target: Path, content: bytes, shown: AnyPath | None = None)
         with suppress(OSError):
             temporary.unlink()
     with suppress(OSError):  # not every file system can sync a folder, and the new file is already in place
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
 
 def read_archive(path: AnyPath, *, kinds: Collection[str]) -> Archive:
@@ -221,7 +221,8 @@ def _is_padded_with_spaces(path: AnyPath) -> bool:
     return header.rstrip(b" ").endswith(b"}")
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

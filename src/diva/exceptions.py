@@ -5,6 +5,10 @@ class DataError(ValueError):
     """Data cannot be read or used."""
 
 
+class NoSamplesError(DataError):
+    """A file is whole, but holds no samples."""
+
+
 class UnknownDatasetError(DataError):
     """No data set has this name."""
 
@@ -27,6 +31,10 @@ class BoundFellError(ArithmeticError):
 
 class ModelFileError(ValueError):
     """A saved model is damaged, of another version, or not a model at all."""
+
+
+class StreamStateError(ValueError):
+    """What a stream wrote about how far it has come is damaged or was changed."""
 
 
 class ReportError(ValueError):

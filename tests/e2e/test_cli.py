@@ -475,7 +475,7 @@ BAD: dict[str, tuple[Callable[[], Any], list[str], int, str]] = {
         1,
         "3 features",
     ),
-    "sample of no cluster": (finished_run, ["sample", "run", "--cluster", "99"], 2, "from 0 to"),
+    "sample of no cluster": (finished_run, ["sample", "run", "--cluster", "99"], 2, "one of 0"),
     "sample of rows as a picture": (finished_run, ["sample", "run", "--out", "a.png"], 2, r"\.npy or \.csv"),
     "report without a run": (nothing, ["report", "run"], 2, "no run folder"),
     "test part of a file": (rows, ["fit", "rows.npy", "--split", "test"], 2, "--split"),

@@ -1,4 +1,4 @@
-"""The command line: ``diva fit``, ``resume``, ``predict``, ``sample``, ``report``, ``data``."""
+"""The command line: ``diva fit``, ``resume``, ``stream``, ``predict``, ``sample``, ``report``, ``data``."""
 
 from diva.cli.app import app, main
 

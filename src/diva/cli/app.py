@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from diva.cli import asking, learning
+from diva.cli import asking, learning, streaming
 from diva.cli.data import data_app
 from diva.version import __version__
 
@@ -46,6 +46,7 @@ def start(
 
 app.command()(learning.fit)
 app.command()(learning.resume)
+app.command()(streaming.stream)
 app.command()(asking.predict)
 app.command()(asking.sample)
 app.command()(asking.report)

@@ -16,9 +16,10 @@ from diva.archive import write_atomically
 from diva.cli import console
 from diva.cli.errors import UsageError, for_people
 from diva.cli.options import Columns, ImageSize, Json, Key, LabelColumn, Limit, Split, columns_of, image_size_of, split_of
-from diva.cli.runs import open_model
+from diva.cli.runs import check_finished, open_model
 from diva.cli.sources import SOURCE_FILE, OpenedData, SourceSpec, open_spec, specify
 from diva.cli.tables import TableWriter
+from diva.commits import STREAM, read_commit
 from diva.data import PartOfSource
 from diva.data.files import is_table
 from diva.estimator import DIVA
@@ -57,10 +58,9 @@ def predict(
             raise UsageError(f"--out should end in .parquet or .csv, got {str(out)!r}.")
         if os.path.realpath(source) == os.path.realpath(out):
             raise UsageError(f"--out is {str(out)!r}, the data themselves. Choose another file.")
-        snapshot = _snapshot(run)
         chosen = columns_of(columns)
         if chosen is None and is_table(source):
-            chosen = _noted(snapshot, "columns")  # so that they may come in another order, and others beside them
+            chosen = noted(run, "columns")  # so that they may come in another order, and others beside them
             if chosen is None:
                 console.note("This model names no columns; they are taken in the order they come in.")
         data = open_spec(
@@ -69,7 +69,7 @@ def predict(
                 split=split_of(split),
                 columns=chosen,
                 label_column=label_column,
-                image_size=image_size_of(image_size) or _image_size(run, source),
+                image_size=image_size_of(image_size) or noted_image_size(run, source),
                 key=key,
                 limit=limit,
             )
@@ -94,18 +94,15 @@ def predict(
             )
 
 
-def _snapshot(run: Path) -> Snapshot | None:
-    """Of a run; a model file alone has none."""
-    return Snapshot.read(run / SNAPSHOT) if run.is_dir() and (run / SNAPSHOT).exists() else None
-
-
-def _noted(snapshot: Snapshot | None, what: str) -> tuple[str, ...] | None:
-    """Names of the features, or of the columns they came from, that a run has noted."""
-    names = None if snapshot is None else snapshot.about.get(what)
+def noted(run: Path, what: str) -> tuple[str, ...] | None:
+    """Names of the features, or of the columns they came from, that a run has noted; a model file alone has none."""
+    if not run.is_dir() or not (run / SNAPSHOT).exists():
+        return None
+    names = Snapshot.read(run / SNAPSHOT).about.get(what)
     return None if names is None else tuple(names)
 
 
-def _image_size(run: Path, source: str) -> tuple[int, int] | None:
+def noted_image_size(run: Path, source: str) -> tuple[int, int] | None:
     """What images were resized to for the run."""
     if not Path(source).is_dir() or is_table(source) or not (run / SOURCE_FILE).exists():
         return None
@@ -155,10 +152,15 @@ def sample(
         allowed = (".png", ".npy") if is_image else (".npy", ".csv")
         if out.suffix not in allowed:
             raise UsageError(f"--out should end in {' or '.join(allowed)} for this model, got {str(out)!r}.")
+        there = {"cluster": model.cluster_ids_.tolist(), "component": list(range(model.n_components_))}
+        for flag, number in (("cluster", cluster), ("component", component)):
+            if number is not None and number not in there[flag]:
+                known = ", ".join(map(str, sorted(there[flag])))
+                raise UsageError(f"--{flag} should be one of {known}, got {number}.")
         if cluster is not None and component is not None:
             raise UsageError("Give --cluster or --component, not both.")
         values, labels = model.sample(n, cluster=cluster, component=component, random_state=random_state)
-        names = _noted(_snapshot(run), "feature_names") or tuple(f"x{i}" for i in range(model.n_features_in_))
+        names = noted(run, "feature_names") or tuple(f"x{i}" for i in range(model.n_features_in_))
         _write_samples(model, values, labels, out, names)
         console.output.print(f"{n:,} samples: {out}", soft_wrap=True)
 
@@ -194,7 +196,9 @@ def report(
       diva report runs/digits --figures paper/figures
     """
     with for_people():
-        open_model(run)
+        check_finished(run)
+        if (streamed := read_commit(run / STREAM)) is not None:
+            console.note(f"The report is about the fit; {streamed.samples:,} samples of a stream came after it.")
         console.output.print(f"Report: {write_report(run, out)}", soft_wrap=True)
         if figures is not None:
             for path in write_figures(run, figures):

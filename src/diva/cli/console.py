@@ -79,6 +79,52 @@ class EpochProgress:
         self._progress.update(self._task, said=said)
 
 
+class BatchProgress:
+    """A line that shows how far a stream has come, and one more for every change of clusters."""
+
+    def __init__(self, n_samples: int) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TextColumn("{task.fields[said]}", style="dim"),
+            console=errors,
+            transient=True,
+            disable=not is_watched(),
+        )
+        self._task = self._progress.add_task(f"{n_samples:,} samples", total=None, said="reading")
+
+    def __enter__(self) -> BatchProgress:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def say(self, events: Sequence[dict[str, Any]]) -> None:
+        """Show the events of a batch, of which the first is about all of it."""
+        batch, *changes = events
+        said = f"batch {batch['batch']}  novel {batch['novel_share'] or 0.0:.1%}  clusters {batch['n_clusters']}"
+        self._progress.update(self._task, description=f"{batch['last'] + 1:,} samples", said=said)
+        for change in changes:
+            note(f"batch {batch['batch']}: {change_of_clusters(change)}")
+
+
+def change_of_clusters(event: dict[str, Any]) -> str:
+    """One event of clusters, as people say it.
+
+    >>> change_of_clusters({"event": "split", "parents": [3], "children": [3, 7]})
+    'cluster 3 split into 3, 7'
+    """
+    before, after = (", ".join(map(str, event[side])) for side in ("parents", "children"))
+    if event["event"] == "born":
+        return f"cluster {after} born"
+    if event["event"] == "died":
+        return f"cluster {before} died"
+    if event["event"] == "merged":
+        return f"clusters {before} merged into {after}"
+    return f"cluster {before} split into {after}"
+
+
 def sparkline(values: Sequence[float]) -> str:
     """A curve in one line of text.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from diva.checkpoints import CHECKPOINT, CONFIG, HISTORY, MODEL, RunFolder
 from diva.cli.errors import UsageError
 from diva.cli.sources import SOURCE_FILE
+from diva.commits import PREDICTING, STREAM, read_commit
 from diva.estimator import DIVA
 from diva.persistence import load
 from diva.report.page import REPORT
@@ -19,7 +20,7 @@ from diva.snapshot import SNAPSHOT
 
 RUNS = Path("runs")
 REPLACED = ".replaced"  # where an old run waits until the new one has something to show
-MADE = (CHECKPOINT, CONFIG, HISTORY, MODEL, SNAPSHOT, SOURCE_FILE, REPORT, PROJECTION)
+MADE = (CHECKPOINT, CONFIG, HISTORY, MODEL, SNAPSHOT, SOURCE_FILE, REPORT, PROJECTION, STREAM, PREDICTING)
 
 
 def new_run(out: Path | None, name: str, overwrite: bool) -> Path:
@@ -60,7 +61,8 @@ def replacing(run: Path) -> Iterator[None]:
         yield
         return
     with RunFolder(run).locked():
-        aside.mkdir(exist_ok=True)
+        shutil.rmtree(aside, ignore_errors=True)  # a process was killed when it had put the new run in place
+        aside.mkdir()
         for made in MADE:
             if (run / made).exists():
                 (run / made).replace(aside / made)
@@ -79,7 +81,7 @@ def _put_back(aside: Path) -> None:
 
 
 def open_model(run: Path) -> DIVA:
-    """Fitted model of a run, or of a model file.
+    """Fitted model of a run, as its stream has left it if it has one; or of a model file.
 
     Raises
     ------
@@ -87,15 +89,34 @@ def open_model(run: Path) -> DIVA:
         If there is none.
     """
     if run.is_file():
-        path = run
-    elif not run.exists():
+        return _load(run)
+    check_finished(run)
+    while True:
+        path = newest_model(run)
+        try:
+            return _load(path)
+        except FileNotFoundError:
+            if newest_model(run) == path:  # otherwise a stream has just replaced it by the next
+                raise
+
+
+def newest_model(run: Path) -> Path:
+    """Model file of a run: that of the last checkpoint of its stream, or that of the fit."""
+    commit = read_commit(run / STREAM)
+    return run / MODEL if commit is None or commit.model is None else run / STREAM / commit.model
+
+
+def check_finished(run: Path) -> None:
+    """Raise UsageError unless a folder holds a run with a fitted model."""
+    if not run.exists():
         raise UsageError(f"There is no run folder {str(run)!r}. Make one with `diva fit SOURCE --out {run}`.")
-    elif (run / MODEL).exists():
-        path = run / MODEL
-    elif (run / CHECKPOINT).exists():
-        raise UsageError(f"The run in {str(run)!r} is not finished. Go on with `diva resume {run}`.")
-    else:
+    if not (run / MODEL).exists():
+        if (run / CHECKPOINT).exists():
+            raise UsageError(f"The run in {str(run)!r} is not finished. Go on with `diva resume {run}`.")
         raise UsageError(f"{str(run)!r} holds no run: there is neither {MODEL} nor {CHECKPOINT} in it.")
+
+
+def _load(path: Path) -> DIVA:
     model = load(path)
     if not isinstance(model, DIVA):
         raise UsageError(f"{str(path)!r} holds a {type(model).__name__}; this command is for models of DIVA.")

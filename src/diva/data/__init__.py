@@ -17,6 +17,7 @@ from diva.data.known import DatasetInfo
 from diva.data.objects import SparseSource
 from diva.data.samples import ArraySource, DatasetSource, JoinedSource, Opened, PartOfSource, Samples, Scaling, Source
 from diva.data.schedules import ClassSchedule, FeatureDrift, Imbalance, MixtureDrift, Schedule, Stage
+from diva.data.streams import FileStream, Following, LineStream, Offset, Part, StreamBatch
 from diva.data.synthetic import GaussianMixtureTruth, make_gaussian_mixture
 
 __all__ = [
@@ -28,12 +29,17 @@ __all__ = [
     "DatasetStatus",
     "FeatureDrift",
     "FileCheck",
+    "FileStream",
+    "Following",
     "GaussianMixtureTruth",
     "Imbalance",
     "JoinedSource",
+    "LineStream",
     "MixtureDrift",
     "NamedDataset",
+    "Offset",
     "Opened",
+    "Part",
     "PartOfSource",
     "RemoteFile",
     "Rows",
@@ -43,6 +49,7 @@ __all__ = [
     "Source",
     "SparseSource",
     "Stage",
+    "StreamBatch",
     "StreamBatches",
     "check_dataset",
     "dataset_info",

@@ -21,7 +21,7 @@ from diva.data.objects import SparseSource
 from diva.data.samples import ArraySource, Opened, Source
 from diva.data.spool import MEMORY_BYTES, blocks_of, spooled
 from diva.data.tables import did_you_mean
-from diva.exceptions import DataError
+from diva.exceptions import DataError, NoSamplesError
 
 SAMPLE_NAMES = ("X", "x", "data", "images", "arr_0")
 LABEL_NAMES = ("y", "Y", "labels", "label", "target", "targets")
@@ -54,7 +54,7 @@ def check_array(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None
     if not 2 <= len(shape) <= 4:
         raise DataError(f"Expected samples along the first of 2, 3 or 4 axes in {name}, got an array of shape {shape}.")
     if 0 in shape:
-        raise DataError(f"Expected samples in {name}, got an empty array of shape {shape}.")
+        raise NoSamplesError(f"Expected samples in {name}, got an empty array of shape {shape}.")
 
 
 def _of_objects(name: str) -> DataError:

@@ -75,7 +75,7 @@ def is_table(path: str | os.PathLike[str]) -> bool:
     """Whether a path leads to rows with named columns."""
     place = Path(path)
     if place.is_dir():
-        return any(file.name.lower().endswith(PARQUET_SUFFIXES) for file in _visible(place))
+        return any(file.name.lower().endswith(PARQUET_SUFFIXES) for file in visible_files(place))
     return place.name.lower().endswith(CSV_SUFFIXES + PARQUET_SUFFIXES)
 
 
@@ -107,7 +107,7 @@ def _open_file(path: Path, columns: Sequence[str] | None, label_column: str | No
 def _open_folder(
     folder: Path, columns: Sequence[str] | None, label_column: str | None, image_size: tuple[int, int] | None
 ) -> Opened:
-    files = sorted(_visible(folder))
+    files = sorted(visible_files(folder))
     tables = [file for file in files if file.name.lower().endswith(PARQUET_SUFFIXES)]
     images = [file for file in files if file.name.lower().endswith(IMAGE_SUFFIXES)]
     if tables and images:
@@ -125,7 +125,7 @@ def _open_folder(
     return open_image_folder(folder, images, image_size)
 
 
-def _visible(folder: Path) -> list[Path]:
+def visible_files(folder: Path) -> list[Path]:
     """All files below a folder but hidden ones and what archives of macOS leave behind."""
     found: list[Path] = []
     visited = {os.path.realpath(folder)}

@@ -191,13 +191,18 @@ def _with_channels(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape if len(shape) == 3 else (*shape, 1)
 
 
-def check_shape(source: Source, item_shape: tuple[int, ...], scaling: Scaling) -> None:
-    """Raise ValueError unless new samples have the shape of those of the fit, or are the same flattened."""
+def allowed_shapes(item_shape: tuple[int, ...], scaling: Scaling) -> list[tuple[int, ...]]:
+    """Shapes that new samples may have: that of the fit first, then the same flattened, with or without a channel axis."""
     allowed = [item_shape, (math.prod(item_shape),)]
     if scaling.is_image and scaling.channels_last:
         channels, height, width = scaling.input_shape
         allowed += [(height, width, channels), *([(height, width)] if channels == 1 else [])]
-    if source.item_shape not in allowed:
+    return allowed
+
+
+def check_shape(source: Source, item_shape: tuple[int, ...], scaling: Scaling) -> None:
+    """Raise ValueError unless new samples have the shape of those of the fit, or are the same flattened."""
+    if source.item_shape not in allowed_shapes(item_shape, scaling):
         raise ValueError(f"Samples should have shape {item_shape} as in fit, got {source.item_shape}.")
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from diva.data.samples import Opened, Source
 from diva.data.spool import BLOCK_BYTES, Spool
-from diva.exceptions import DataError
+from diva.exceptions import DataError, NoSamplesError
 
 HEAD_BYTES = 1 << 20  # of a CSV file, to see what its columns are
 MISSING = ("", "NA", "N/A", "null", "NULL")
@@ -85,7 +85,7 @@ def read_table(table: Table, columns: Sequence[str] | None = None, label_column:
             labels.append(_labels(table, batch.column(batch.schema.get_field_index(label_column)), label_column, n_rows))
         n_rows += batch.num_rows
     if spool is None:
-        raise DataError(f"Expected samples in {table.name}, got a table without rows.")
+        raise NoSamplesError(f"Expected samples in {table.name}, got a table without rows.")
     pa.default_memory_pool().release_unused()  # it would keep what it needed for reading
     feature_names = [
         name if width == 1 else f"{name}[{i}]" for name, width in zip(names, widths, strict=True) for i in range(width)
@@ -299,9 +299,10 @@ def _told(path: Path, names: list[str]) -> Iterator[None]:
     try:
         yield
     except StopIteration as error:
-        raise DataError(f"Expected samples in {path}, got a table without rows.") from error
+        raise NoSamplesError(f"Expected samples in {path}, got a table without rows.") from error
     except (pa.ArrowException, OSError) as error:
-        raise DataError(_in_words(str(error), path, names)) from error
+        kind = NoSamplesError if "Empty" in str(error) else DataError
+        raise kind(_in_words(str(error), path, names)) from error
 
 
 def _in_words(said: str, path: Path, names: list[str]) -> str:

@@ -1,0 +1,344 @@
+"""``diva stream``: learn from data that keep coming, every sample exactly once."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from diva.checkpoints import RunFolder
+from diva.cli import console
+from diva.cli.asking import noted, noted_image_size
+from diva.cli.errors import INTERRUPTED, Stopped, UsageError, for_people
+from diva.cli.learning import stopping_at_once
+from diva.cli.options import Columns, ImageSize, Json, Key, columns_of, image_size_of
+from diva.cli.runs import check_finished, open_model
+from diva.commits import EVENTS, PREDICTING, STREAM, Commit, StreamLog, read_commit
+from diva.data import FileStream, Following, LineStream, Offset, StreamBatch
+from diva.data.opening import allowed_shapes
+from diva.estimator import DIVA
+from diva.exceptions import ComponentLimitWarning
+from diva.identity import ClusterRecord
+from diva.streaming import BatchRecord
+
+STANDARD_INPUT = "-"
+OTHER_SOURCE = ("new", "moved")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How samples are read, as it was asked for."""
+
+    source: str
+    batch_size: int
+    columns: tuple[str, ...] | None
+    image_size: tuple[int, int] | None
+    key: str | None
+    following: Following | None
+    continues: bool
+
+
+def stream(
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    source: Annotated[
+        str | None,
+        typer.Argument(help="Folder of files or images that may grow, a .npy, .csv or .parquet file, or - for lines of JSON."),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Samples in a batch.")] = 1000,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Batches between two checkpoints.")] = 1,
+    predict_only: Annotated[bool, typer.Option("--predict-only", help="Leave the model as it is.")] = False,
+    predictions: Annotated[Path | None, typer.Option(help="File for a line of JSON about each sample: .jsonl.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for more files when there are none left.")] = False,
+    poll: Annotated[float, typer.Option(min=0.01, help="Seconds between two looks for files.")] = 1.0,
+    idle_timeout: Annotated[
+        float | None, typer.Option(min=0.0, help="Seconds without a new file after which a followed stream has ended.")
+    ] = None,
+    from_offset: Annotated[
+        bool, typer.Option("--from-offset", help="Lines begin after those used, not at the first of all.")
+    ] = False,
+    other_source: Annotated[
+        str | None,
+        typer.Option(help="If SOURCE is not the one of last time: it was `moved`, or is `new` and read from its beginning."),
+    ] = None,
+    offset: Annotated[bool, typer.Option("--offset", help="Only say how many samples of its source were used.")] = False,
+    columns: Columns = None,
+    image_size: ImageSize = None,
+    key: Key = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with the model of a run as samples arrive.
+
+    It may be killed at any time: started again, it uses no sample twice and loses none.
+
+    \b
+    Examples
+      diva stream runs/sensors incoming/ --follow
+      producer | diva stream runs/sensors - --batch-size 500 --predictions clusters.jsonl
+      diva stream runs/sensors incoming/ --predict-only --predictions clusters.jsonl
+      diva stream runs/sensors --offset
+    """
+    with for_people():
+        if not run.is_dir():
+            found = "is a file" if run.exists() else "does not exist"
+            raise UsageError(f"RUN should be the folder of a run made by `diva fit`, but {str(run)!r} {found}.")
+        folder = run / (PREDICTING if predict_only else STREAM)
+        if offset:
+            _say_offset(folder, as_json)
+            return
+        following = Following(poll, idle_timeout) if follow else None
+        _check_options(source, following, idle_timeout, from_offset, other_source, predictions)
+        assert source is not None
+        check_finished(run)
+        reading = Reading(
+            source if source == STANDARD_INPUT else os.path.abspath(os.path.expanduser(source)),
+            batch_size,
+            columns_of(columns) or noted(run, "columns"),
+            image_size_of(image_size) or noted_image_size(run, source),
+            key,
+            following,
+            from_offset,
+        )
+        try:
+            with stopping_at_once(), RunFolder(run).locked():
+                commit = _starting_point(read_commit(folder), reading.source, other_source, predictions)
+                work = Work(open_model(run), learns=not predict_only, checkpoint_every=checkpoint_every)
+                with StreamLog(folder, commit) as log:
+                    _go_on(work, log, _open_stream(reading, work.model, log))
+        except Stopped:
+            reached = read_commit(folder)
+            n_samples = 0 if reached is None else reached.samples
+            console.errors.print(f"Stopped after {n_samples:,} samples. Start the same command again to go on.", soft_wrap=True)
+            raise typer.Exit(INTERRUPTED) from None
+        _show(run, work, log, as_json)
+
+
+def _check_options(
+    source: str | None,
+    following: Following | None,
+    idle_timeout: float | None,
+    from_offset: bool,
+    other_source: str | None,
+    predictions: Path | None,
+) -> None:
+    if not source:
+        raise UsageError("Expected a SOURCE: a folder, a file, or - for lines of JSON on standard input.")
+    if idle_timeout is not None and following is None:
+        raise UsageError("--idle-timeout says when to stop waiting, so it needs --follow.")
+    if source == STANDARD_INPUT and following is not None:
+        raise UsageError("Standard input is read until it ends. Leave --follow out.")
+    if source != STANDARD_INPUT and from_offset:
+        raise UsageError("--from-offset is for lines on standard input; files are found again by their names. Leave it out.")
+    if source != STANDARD_INPUT and not Path(source).expanduser().exists():
+        raise UsageError(f"There is no file or folder {source!r}. A stream reads files, or - for standard input.")
+    if other_source not in (None, *OTHER_SOURCE):
+        raise UsageError(f"--other-source should be new or moved, got {other_source!r}.")
+    if predictions is None:
+        return
+    if predictions.suffix != ".jsonl":
+        raise UsageError(f"--predictions should end in .jsonl, got {str(predictions)!r}.")
+    if not predictions.absolute().parent.is_dir():
+        raise UsageError(f"--predictions is {str(predictions)!r}, but its folder does not exist. Create it first.")
+
+
+def _say_offset(folder: Path, as_json: bool) -> None:
+    commit = read_commit(folder)
+    if as_json:
+        print(json.dumps(None if commit is None else commit.to_plain()))
+    else:
+        print(0 if commit is None else commit.offset.samples)
+
+
+def _starting_point(before: Commit | None, source: str, other_source: str | None, predictions: Path | None) -> Commit:
+    """Where to go on, or how to begin."""
+    commit = before or Commit(source)
+    if commit.source != source and other_source is None:
+        raise UsageError(
+            f"This stream has read {commit.source!r}, not {source!r}. Pass the same SOURCE, --other-source moved if its files "
+            "are there now, or --other-source new to go on with other samples."
+        )
+    if other_source == "moved" and STANDARD_INPUT in (commit.source, source):
+        raise UsageError("Only files can be moved, not standard input. Pass --other-source new if these are other samples.")
+    if other_source == "new" and commit.source != source:  # the same command may be started again
+        commit = replace(commit, offset=Offset(), files_bytes=0)
+    path = None if predictions is None else str(predictions.absolute())
+    if path != commit.predictions:
+        if path is not None and os.path.exists(path):
+            raise UsageError(f"{path!r} exists, and was not written by this stream. Choose another file for --predictions.")
+        commit = replace(commit, predictions=path, predictions_bytes=0)
+    return replace(commit, source=source)
+
+
+def _open_stream(reading: Reading, model: DIVA, log: StreamLog) -> FileStream | LineStream:
+    shapes = allowed_shapes(model._item_shape, model._scaling)
+    offset = log.last.offset
+    if reading.source == STANDARD_INPUT:
+        return LineStream(
+            sys.stdin.buffer,
+            batch_size=reading.batch_size,
+            shapes=shapes,
+            offset=offset,
+            columns=reading.columns,
+            continues=reading.continues,
+        )
+    return FileStream(
+        Path(reading.source),
+        batch_size=reading.batch_size,
+        shapes=shapes,
+        offset=offset,
+        used=log.used_parts(),
+        columns=reading.columns,
+        image_size=reading.image_size,
+        key=reading.key,
+        following=reading.following,
+    )
+
+
+class Work:
+    """What is done with each batch, and how much has been done since the start.
+
+    Parameters
+    ----------
+    model : DIVA
+    learns : bool
+        Whether the model goes on learning, or only predicts.
+    checkpoint_every : int
+        Batches between two commits.
+    """
+
+    def __init__(self, model: DIVA, *, learns: bool, checkpoint_every: int) -> None:
+        self.model = model
+        self.n_batches = self.n_samples = self.n_novel = 0
+        self.warnings: list[str] = []
+        self._learns = learns
+        self._checkpoint_every = checkpoint_every
+        self._pending: tuple[Offset, int, int] | None = None
+
+    def use(self, batch: StreamBatch, log: StreamLog) -> list[dict[str, Any]]:
+        """Learn or predict, note it, and commit if it is time; returns the events."""
+        _, n_batches, n_samples = self._pending or (None, log.last.batches, log.last.samples)
+        number, first = n_batches + 1, n_samples
+        n = len(batch.samples)
+        where = {"batch": number, "first": first, "last": first + n - 1}
+        predicts = log.last.predictions is not None
+        with _told(number, first, n):
+            novel = self.model.is_novel(batch.samples) if predicts or not self._learns else None
+            events = self._events(batch.samples, novel, where)
+            rows = [] if novel is None or not predicts else _predictions(self.model, batch.samples, novel, first)
+        log.note(events, batch.finished, rows)
+        self._pending = (batch.offset, number, first + n)
+        self.n_batches, self.n_samples = self.n_batches + 1, self.n_samples + n
+        self.n_novel += round(n * (events[0]["novel_share"] or 0.0))
+        if number % self._checkpoint_every == 0:
+            self.finish(log)
+        return events
+
+    def finish(self, log: StreamLog) -> None:
+        """Commit what is not committed yet."""
+        if self._pending is not None:
+            log.commit(*self._pending, self.model.save if self._learns else None)
+            self._pending = None
+
+    def _events(self, samples: NDArray[Any], novel: NDArray[np.bool_] | None, where: dict[str, int]) -> list[dict[str, Any]]:
+        if not self._learns:
+            assert novel is not None
+            model = self.model
+            counts = {"n_components": model.n_components_, "n_clusters": model.n_clusters_}
+            return [{"event": "batch"} | where | {"n_samples": len(samples), "novel_share": float(novel.mean())} | counts]
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            self.model.partial_fit(samples)
+        limits = (str(w.message) for w in warned if issubclass(w.category, ComponentLimitWarning))
+        self.warnings = list(dict.fromkeys([*self.warnings, *limits]))
+        record = self.model.batches_[-1]
+        changes = [change for change in self.model.cluster_lineage_ if change.batch == record.batch]
+        return [batch_event(record, where), *(cluster_event(change, where["batch"]) for change in changes)]
+
+
+def batch_event(record: BatchRecord, where: dict[str, int]) -> dict[str, Any]:
+    """What a batch did, without times: the same batches give the same events."""
+    kept = ("n_samples", "novel_share", "learnt", "births", "merges", "deletes", "n_components", "n_clusters")
+    return {"event": "batch"} | where | {name: getattr(record, name) for name in kept}
+
+
+def cluster_event(change: ClusterRecord, batch: int) -> dict[str, Any]:
+    """What happened to clusters in a batch, by their permanent ids."""
+    return {
+        "event": change.event,
+        "batch": batch,
+        "parents": list(change.parents),
+        "children": list(change.children),
+        "masses": list(change.masses),
+    }
+
+
+def _predictions(model: DIVA, samples: NDArray[Any], novel: NDArray[np.bool_], first: int) -> list[dict[str, Any]]:
+    """Clusters as the model knows them now; whether a sample was novel when it came."""
+    clusters, proba = model.predict(samples), model.predict_proba(samples)
+    columns = {int(name): column for column, name in enumerate(model.cluster_ids_)}
+    return [
+        {
+            "sample": first + i,
+            "cluster": int(cluster),
+            "probability": min(1.0, float(proba[i, columns[int(cluster)]])),
+            "novel": bool(novel[i]),
+        }
+        for i, cluster in enumerate(clusters)
+    ]
+
+
+@contextmanager
+def _told(number: int, first: int, n: int) -> Iterator[None]:
+    """Say which batch it was that failed."""
+    try:
+        yield
+    except (ValueError, ArithmeticError) as error:
+        raise ValueError(f"Batch {number} of the stream, samples {first:,} to {first + n - 1:,}: {error}") from error
+
+
+def _go_on(work: Work, log: StreamLog, source: FileStream | LineStream) -> None:
+    with console.BatchProgress(log.last.samples) as progress:
+        for batch in source.batches():
+            progress.say(work.use(batch, log))
+        work.finish(log)
+    if isinstance(source, FileStream) and source.n_others:
+        console.note(f"{source.n_others:,} files of other kinds were left out.")
+
+
+def _show(run: Path, work: Work, log: StreamLog, as_json: bool) -> None:
+    commit = log.last
+    said: dict[str, Any] = {
+        "run": str(run),
+        "source": commit.source,
+        "new_batches": work.n_batches,
+        "new_samples": work.n_samples,
+        "new_novel": work.n_novel,
+        "batches": commit.batches,
+        "samples": commit.samples,
+        "offset": commit.offset.to_plain(),
+        "n_clusters": work.model.n_clusters_,
+        "n_components": work.model.n_components_,
+        "events": str(log.folder / EVENTS),
+        "predictions": commit.predictions,
+        "warnings": work.warnings,
+    }
+    if as_json:
+        print(json.dumps(said))
+        return
+    novel = f", {work.n_novel:,} of them of no known kind" if work.n_novel else ""
+    console.output.print(
+        f"{work.n_samples:,} new samples in {work.n_batches:,} batches{novel}; {commit.samples:,} in all", soft_wrap=True
+    )
+    console.output.print(f"Model    {said['n_clusters']} clusters, {said['n_components']} components", soft_wrap=True)
+    console.output.print(f"Events   {said['events']}", soft_wrap=True)
+    for warning in work.warnings:
+        console.output.print(f"Note     {warning}", soft_wrap=True, style="yellow")
