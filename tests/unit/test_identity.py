@@ -84,9 +84,7 @@ def test_overlap_must_fit():
         Naming.first(2).after(np.ones((1, 1)), [1.0], batch=1)
 
 
-@pytest.mark.parametrize(
-    ("ids", "next_id"), [((0, 0), 1), ((0, 1), 1), ((-1, 0), 1), ((0,), 1), ((0, 1.0), 2), ((0, True), 2)]
-)
+@pytest.mark.parametrize(("ids", "next_id"), [((0, 0), 1), ((0, 1), 1), ((-1, 0), 1), ((0,), 1), ((0, 1.0), 2), ((0, True), 2)])
 def test_names_that_are_none_are_refused(ids, next_id):
     with pytest.raises(ValueError, match="name"):
         Naming(ids, next_id).check(2)
