@@ -113,7 +113,10 @@ def fill_clusters(
 def teach(learner: Learner, course: Course) -> Teacher | None:
     """Find clusters as they are now and choose what is sure enough to be taught."""
     codes = see(learner, course)
-    mixture = find_clusters(codes, learner, course) if course.recall is None else find_more(codes, learner, course)
+    if course.recall is None:
+        mixture = find_clusters(codes, learner, course)
+    else:
+        mixture = find_more(codes, learner, course, count_views=True)
     if mixture.n_clusters_ < 2:
         return None
     proba = torch.stack([torch.from_numpy(mixture.predict_proba(z.numpy())) for z in codes.all]).mean(0)
@@ -126,15 +129,24 @@ def teach(learner: Learner, course: Course) -> Teacher | None:
     return Teacher.of(proba, clean, course.recipe.learning_rate, course.device)
 
 
-def find_more(codes: SeenCodes, learner: Learner, course: Course) -> DPMixture:
-    """Let the mixture as it was go on with new codes: its clusters stay, new components find their place among them."""
+def find_more(codes: SeenCodes, learner: Learner, course: Course, *, count_views: bool) -> DPMixture:
+    """Let the mixture as it was go on with new codes: its clusters stay, new components find their place among them.
+
+    Parameters
+    ----------
+    codes : SeenCodes
+    learner, course
+    count_views : bool
+        Whether views count as samples: finer components group better, but masses are no longer those of the data.
+    """
     assert course.recall is not None
     before, static = course.recall.before, course.recall.z.numpy()
     mixture = copy.copy(before)
-    rows = np.sort(_choose(len(codes.all) * len(codes.clean), MIXTURE_ROWS, learner.rng))
+    X = torch.cat(codes.all if count_views else (codes.clean,)).numpy()
+    rows = np.sort(_choose(len(X), MIXTURE_ROWS, learner.rng))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        mixture.partial_fit(torch.cat(codes.all).numpy()[rows])
+        mixture.partial_fit(X[rows])
 
     def walk() -> Walk:
         return with_static(walk_of(codes, mixture, learner.rng), mixture, static)

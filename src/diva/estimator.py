@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import os
 import time
@@ -25,44 +24,31 @@ from diva.archive import Archive, write_archive
 from diva.building import RECIPE_PARAMETERS, flushed_denormals, make_learner, make_recipe, make_vae, make_views, seed_of
 from diva.checkpoints import RunFolder, fingerprint, learner_from_archive, parts_with
 from diva.checks import plain_param, resolve_device
-from diva.clusters import (
-    DRAWS_EACH,
-    extend_clusters,
-    fill_clusters,
-    fill_more,
-    find_clusters,
-    find_more,
-    new_mixture,
-    see,
-    teach,
-    with_static,
+from diva.clusters import teach
+from diva.codes import decode, encode, subset
+from diva.continuing import (
+    CALIBRATION_SAMPLES,
+    course_with_all,
+    course_with_new,
+    encoder_statistics,
+    fresh_samples,
+    last_mixture,
+    make_further_learner,
+    novelty_threshold,
+    place,
 )
-from diva.codes import Codes, decode, encode, subset
-from diva.data import ArraySource, JoinedSource, PartOfSource, Samples, Scaling, Source
+from diva.data import Samples, Scaling
 from diva.data.opening import check_range, check_shape, open_samples, scaling_for
 from diva.data.preparation import Preparation, PreparedSource, fit_preparation
 from diva.data.samples import FARTHEST
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
-from diva.grouping import Hierarchy, Walk, neighbour_walk
-from diva.mixture.estimator import Carried, DPMixture, Level
+from diva.grouping import Hierarchy
+from diva.mixture.estimator import DPMixture, Level
 from diva.mixture.moves import MoveRecord
 from diva.mixture.saving import record_from_plain
 from diva.parameters import check_params
-from diva.priors import MixturePrior
 from diva.recipes import Recipe, recipe_from_plain
-from diva.replay import (
-    Memory,
-    Moments,
-    Rehearsal,
-    Reservoir,
-    can_rest,
-    last_layer,
-    let_rest,
-    measure_moments,
-    recall,
-    remember,
-    repeated,
-)
+from diva.replay import Memory, Reservoir, can_rest, last_layer
 from diva.streaming import BIRTH_SHARE, MOST_BATCHES, BatchRecord, Stream, Window, worth_learning
 from diva.training import Course, EpochRecord, Learner, fit_epochs
 from diva.vae import VAE
@@ -319,37 +305,34 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _fit(self, X: Any, validation: Any) -> Self:
         started = time.perf_counter()
         folder = None if self.run_dir is None else RunFolder(Path(self.run_dir))
-        if self.warm_start and hasattr(self, "mixture_"):
-            samples = self._samples(X)
-            held_out = None if validation is None else self._samples(validation)
-            with folder.locked() if folder else nullcontext(), flushed_denormals(), torch.random.fork_rng(devices=[]):
-                n_moves = len(self.lineage_)
-                self._go_on(samples, None, held_out, folder)
-                self._close_batch(samples, None, learnt=True, n_seen=len(samples), n_moves=n_moves, started=started)
-                if folder is not None:
-                    self.save(folder.model)
-            return self
-        source = open_samples(self, X, reset=True)
-        self._item_shape = source.item_shape
-        self._preparation = fit_preparation(source, tfidf=bool(self.tfidf), n_axes=self.pca)
-        if self._preparation is not None:
-            source = PreparedSource(source, self._preparation)
-        self._scaling = scaling = scaling_for(source, self.image_shape)
-        samples = Samples(source, scaling)
+        goes_on = bool(self.warm_start) and hasattr(self, "mixture_")
+        n_moves = len(self.lineage_) if goes_on else 0
+        if not goes_on:
+            self._stream = Stream()
+            source = open_samples(self, X, reset=True)
+            self._item_shape = source.item_shape
+            self._preparation = fit_preparation(source, tfidf=bool(self.tfidf), n_axes=self.pca)
+            if self._preparation is not None:
+                source = PreparedSource(source, self._preparation)
+            self._scaling = scaling_for(source, self.image_shape)
+        samples = self._samples(X) if goes_on else Samples(source, self._scaling)
         held_out = None if validation is None else self._samples(validation)
-        recipe = make_recipe(self, scaling.is_image).for_samples(len(samples))
-        course = Course(
-            recipe, samples, held_out, make_views(self, recipe, samples), self._device(), self.early_stopping, teach
-        )
-        self.recipe_ = recipe
-        self._stream = Stream()
         with folder.locked() if folder else nullcontext(), flushed_denormals(), torch.random.fork_rng(devices=[]):
-            learner = make_learner(self, course)
+            memory = None
+            if goes_on:
+                course, memory = course_with_all(self, samples, held_out)
+                learner = make_further_learner(self, course)
+            else:
+                self.recipe_ = recipe = make_recipe(self, self._scaling.is_image).for_samples(len(samples))
+                views = make_views(self, recipe, samples)
+                course = Course(recipe, samples, held_out, views, self._device(), self.early_stopping, teach)
+                learner = make_learner(self, course)
             if folder is not None:
                 self._open_run(folder, learner, course)
             self._learn(learner, course, folder)
-            self._finish(learner, course)
-            self._close_batch(samples, None, learnt=True, n_seen=len(samples), n_moves=0, started=started)
+            self._finish(learner, course, memory)
+            self._remember(samples)
+            self._close_batch(samples, None, learnt=True, n_seen=len(samples), n_moves=n_moves, started=started)
             if folder is not None:
                 self.save(folder.model)
         return self
@@ -381,117 +364,40 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             learns = self.adapt is True or (self.adapt == "auto" and worth_learning(np.concatenate([recent.novel, novel])))
             learns = learns and (self.replay != "draws" or stream.moments is not None)
             if learns:
-                self._go_on(samples, recent)
+                course, memory = course_with_new(self, samples, recent)
+                learner = make_further_learner(self, course)
+                self._learn(learner, course, None)
+                self._finish(learner, course, memory, len(samples))
+                self._remember(fresh_samples(course), n_gone=stream.n_seen - len(recent))
             else:
-                self._place(samples, births=float(novel.mean()) >= BIRTH_SHARE)
+                clean, self.mixture_ = place(self, samples, births=float(novel.mean()) >= BIRTH_SHARE)
+                self.lineage_ = [*self._training_lineage, *self.mixture_.lineage_]
+                self._publish(clean)
             n_seen = stream.n_seen + len(samples)
             self._close_batch(samples, novel, learnt=learns, n_seen=n_seen, n_moves=n_moves, started=started)
         return self
 
-    def _go_on(
-        self, samples: Samples, recent: Window | None, held_out: Samples | None = None, folder: RunFolder | None = None
-    ) -> None:
-        """Let the networks learn on, from where they are.
-
-        Parameters
-        ----------
-        samples : Samples
-        recent : Window or None
-            Samples that came shortly before and have not been learnt from, if other data are gone; None if the samples are
-            all there is, old and new.
-        held_out, folder
-            As in ``fit``.
-        """
-        before, device, stream = self.mixture_, self._device(), self._stream
-        rng = np.random.default_rng(seed_of(self, stream.n_batches))
-        recipe = self.recipe_.going_on(self.further_epochs)
-        views = make_views(self, recipe, samples)
-        course = Course(recipe, samples, held_out, views, device, self.early_stopping, teach)
-        memory = None
-        if recent is None:
-            chosen = np.flatnonzero(~self._novel_among(samples))
-            known = PartOfSource(samples.source, chosen if len(chosen) else np.arange(len(samples)))
-            memory = remember(self.vae_, before, Samples(known, self._scaling), float(stream.n_seen), device, gone=False)
-        else:
-            if len(recent):  # they are in the mixture already, and will be counted anew
-                latest = Samples(ArraySource(recent.values), self._scaling)
-                memory = remember(self.vae_, before, latest, float(len(recent)), device, gone=False)
-                before = before._without(memory.mean.numpy())
-            mass = float(max(stream.n_seen - len(recent), 1))
-            fresh: list[Source] = [samples.source, *([ArraySource(recent.values)] if len(recent) else [])]
-            course = replace(course, samples=Samples(JoinedSource(fresh), self._scaling))
-            if self.replay == "draws":
-                assert stream.moments is not None
-                assert stream.code_variance is not None
-                shape = samples.source.item_shape
-                recalled = recall(
-                    self.vae_, before, stream.moments, stream.code_variance, self._scaling, shape, mass, device, rng
-                )
-                course = replace(course, recall=recalled)
-            else:
-                course, memory = self._with_reservoir(course, mass, rng)
-        learner = make_learner(self, course, stream.n_batches)
-        learner.vae.load_state_dict(self.vae_.state_dict())
-        if course.recall is not None:
-            let_rest(learner.vae)
-        learner.variance = self._variance
-        learner.epoch, learner.history = len(self.history_), list(self.history_)
-        learner.lineage = list(self.lineage_)
-        learner.next_component_id, learner.goes_on = before._state.next_id, True
-        if not recipe.final_refit:  # the prior is the mixture, and stays it
-            learner.prior = MixturePrior(before._state, before._frame, recipe.assignment)
-        if folder is not None:
-            self._open_run(folder, learner, course)
-        self._learn(learner, course, folder)
-        self._finish(learner, course, memory, len(samples))
-
-    def _with_reservoir(self, course: Course, mass: float, rng: np.random.Generator) -> tuple[Course, Memory]:
-        """Learn from real samples of the past again, repeated as often as there were samples, if there are any.
-
-        Without any, decoded draws still show where old components are when all is learnt, but are not learnt from.
-        """
-        stream, device, shape = self._stream, course.device, course.samples.source.item_shape
-        if not (self.replay == "reservoir" and len(stream.reservoir)):
-            z = torch.from_numpy(self.mixture_.draw_each(DRAWS_EACH, rng)[0]).float()
-            drawn = Samples(ArraySource(decode(self.vae_, z, self._scaling, shape, device)), self._scaling)
-            return course, remember(self.vae_, self.mixture_, drawn, mass, device, gone=True)
-        kept = Samples(ArraySource(stream.reservoir.values), self._scaling)
-        memory = remember(self.vae_, self.mixture_, kept, mass, device, gone=True)
-        again = repeated(len(memory), round(min(mass, len(course.samples))), rng)  # half of what is learnt from at most
-        rehearsal = Rehearsal(len(course.samples), memory.mean[again], memory.variance[again])
-        joined = JoinedSource([course.samples.source, PartOfSource(memory.source, again)])
-        return replace(course, samples=Samples(joined, self._scaling), rehearsal=rehearsal), memory
-
-    def _place(self, samples: Samples, *, births: bool) -> None:
-        """Let the mixture go on while the networks stay; new components find their place among the clusters."""
-        before = self.mixture_
-        clean = encode(self.vae_, samples, self._device()).mean
-        mixture = copy.copy(before)
-        mixture.births = births
-        mixture.partial_fit(clean.numpy())
-        mixture.births = before.births
-        rng = np.random.default_rng(seed_of(self, self._stream.n_batches))
-        self.mixture_ = extend_clusters(before, mixture, lambda: self._walk_after(mixture, samples, clean, rng), rng)
-        self.lineage_ = [*self._training_lineage, *mixture.lineage_]
-        self._publish(clean)
+    def _remember(self, samples: Samples, n_gone: int = 0) -> None:
+        """Measure, on samples that were learnt from, what is novel, and what lets the encoder learn later."""
+        rng = np.random.default_rng([seed_of(self, self._stream.n_batches), 2])
+        some = subset(samples, CALIBRATION_SAMPLES, rng)
+        codes = encode(self.vae_, some, self._device())
+        self.novelty_threshold_ = novelty_threshold(self.mixture_, codes.mean, n_gone, rng)
+        share = len(samples) / (len(samples) + n_gone)
+        moments, code_variance = encoder_statistics(self, some, codes, share, rng)
+        self._stream = replace(self._stream, moments=moments, code_variance=code_variance)
 
     def _close_batch(
         self, samples: Samples, novel: NDArray[np.bool_] | None, *, learnt: bool, n_seen: int, n_moves: int, started: float
     ) -> None:
         """Write the batch's record, and remember what has to be remembered of its samples."""
-        stream, gone = self._stream, n_seen > len(samples)
+        stream = self._stream
         rng = np.random.default_rng([seed_of(self, stream.n_batches), 1])
         reservoir, window = stream.reservoir if novel is not None else Reservoir.empty(), Window.empty()
         if self.replay == "reservoir":
             reservoir = reservoir.after(samples.source, int(self.reservoir), rng)
         if novel is not None and not learnt and self.adapt == "auto":
             window = stream.window.after(samples.source, novel)
-        moments, code_variance = stream.moments, stream.code_variance
-        if learnt:
-            some = subset(samples, CALIBRATION_SAMPLES, rng)
-            codes = encode(self.vae_, some, self._device())
-            self._calibrate(codes.mean, n_seen if gone else 0, rng)
-            moments, code_variance = self._measure(some, codes, len(samples) / n_seen if gone else 1.0, rng)
         moves = [record.move for record in self.lineage_[n_moves:]]
         record = BatchRecord(
             batch=stream.n_batches,
@@ -505,31 +411,15 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             n_clusters=self.n_clusters_,
             seconds=time.perf_counter() - started,
         )
-        self._stream = Stream(
-            n_seen, stream.n_batches + 1, reservoir, window, moments, code_variance, (*stream.records, record)[-MOST_BATCHES:]
+        self._stream = replace(
+            stream,
+            n_seen=n_seen,
+            n_batches=stream.n_batches + 1,
+            reservoir=reservoir,
+            window=window,
+            records=(*stream.records, record)[-MOST_BATCHES:],
         )
         self.batches_ = list(self._stream.records)
-
-    def _calibrate(self, codes: torch.Tensor, n_seen: int, rng: np.random.Generator) -> None:
-        """Set what is novel by codes that are not, and by draws that stand in for those of ``n_seen`` samples."""
-        scores = [self.mixture_.score_samples(codes.numpy())]
-        if n_seen:
-            components = rng.choice(self.n_components_, min(n_seen, CALIBRATION_SAMPLES), p=self.mixture_.weights_)
-            scores.append(self.mixture_.score_samples(self.mixture_._draw(components, rng)))
-        self.novelty_threshold_ = float(np.quantile(np.concatenate(scores), NOVEL_SHARE))
-
-    def _measure(
-        self, samples: Samples, codes: Codes, share: float, rng: np.random.Generator
-    ) -> tuple[Moments | None, torch.Tensor]:
-        """Statistics that let the encoder learn later without forgetting; these samples are ``share`` of all."""
-        moments, variance = None, codes.log_var.exp().mean(0)
-        if can_rest(self.vae_) and self.adapt is not False:
-            moments = measure_moments(self.vae_, samples, self._device(), rng)
-            if share < 1 and self._stream.moments is not None:
-                moments = self._stream.moments.joined(moments, share)
-        if share < 1 and self._stream.code_variance is not None:
-            variance = share * variance + (1 - share) * self._stream.code_variance
-        return moments, variance
 
     def _learn(self, learner: Learner, course: Course, folder: RunFolder | None) -> None:
         """Run the schedule, with checkpoints; an interrupted run keeps what it has if it can be used."""
@@ -578,58 +468,13 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         n_own : int, optional
             Only the first so many samples are those of the caller.
         """
-        clean, self.mixture_ = self._last_mixture(learner, course, memory)
+        clean, self.mixture_ = last_mixture(learner, course, self.mixture_ if learner.goes_on else None, memory)
         self.vae_ = learner.vae.eval()
         self._variance = learner.variance
         self._training_lineage = learner.lineage
         self.history_ = learner.history
         self.lineage_ = [*learner.lineage, *self.mixture_.lineage_]
         self._publish(clean[:n_own])
-
-    def _last_mixture(self, learner: Learner, course: Course, memory: Memory | None) -> tuple[torch.Tensor, DPMixture]:
-        """Codes of the samples, and a mixture of them and of all that is remembered."""
-        before, prior = getattr(self, "mixture_", None) if learner.goes_on else None, learner.prior
-        if not course.recipe.final_refit and isinstance(prior, MixturePrior):
-            clean = encode(learner.vae, course.samples, course.device).mean
-            mixture = new_mixture(learner, course)._adopt(prior.mixture, prior.frame, clean.numpy())
-        elif course.recall is not None:
-            codes = see(learner, course)
-            clean = codes.clean
-            mixture = find_more(codes, learner, course) if learner.teacher is None else fill_more(codes, learner, course)
-            mixture.lineage_ = mixture.lineage_[len(course.recall.before.lineage_) :]  # the rest is the learner's already
-        else:
-            carried = weights = None
-            if memory is not None and before is not None:
-                moved = encode(learner.vae, Samples(memory.source, self._scaling), course.device).mean.numpy()
-                carried = Carried(moved, memory.components, memory.weights, before._state.ids, learner.next_component_id)
-                if memory.gone:
-                    n_fresh = len(course.samples) if course.rehearsal is None else course.rehearsal.first
-                    fresh = PartOfSource(course.samples.source, np.arange(n_fresh))
-                    course = replace(course, samples=Samples(JoinedSource([fresh, memory.source]), self._scaling))
-                    weights = np.concatenate([np.ones(n_fresh), memory.weights])
-            codes = see(learner, course)
-            clean = codes.clean
-            fitted = find_clusters if learner.teacher is None else fill_clusters
-            mixture = fitted(codes, learner, course, weights, carried)
-        if before is not None:
-            self._keep_names(before, mixture, learner, course, memory)
-            learner.lineage += _forgotten(before, mixture, learner.lineage)
-        return clean, mixture
-
-    def _keep_names(
-        self, before: DPMixture, mixture: DPMixture, learner: Learner, course: Course, memory: Memory | None
-    ) -> None:
-        """Name clusters after those before, by where remembered samples are now, and draws of what stays in place."""
-        where: list[tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64]]] = []
-        if memory is not None:
-            moved = encode(learner.vae, Samples(memory.source, self._scaling), course.device).mean.numpy()
-            where.append((memory.components, moved, memory.weights))
-        if course.recall is not None:
-            codes, components, weights = course.recall.before.draw_each(DRAWS_EACH, learner.rng)
-            where.append((components, codes.astype(np.float32), weights))
-        components, codes, weights = (np.concatenate(parts) for parts in zip(*where, strict=True))
-        now = mixture._groups(None)[mixture.predict(codes, level="component")]
-        mixture._rename(before, before._groups(None)[components], now, weights)
 
     def _publish(self, clean: torch.Tensor) -> None:
         """Set the fitted attributes that follow from the mixture and the codes of the samples."""
@@ -644,19 +489,6 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self.cluster_lineage_ = mixture.cluster_lineage_
         self.component_labels_ = component_labels
         self.labels_ = mixture._names(None)[component_labels]
-
-    def _walk_after(self, mixture: DPMixture, samples: Samples, clean: torch.Tensor, rng: np.random.Generator) -> Walk:
-        """Views of new samples; samples that are gone take part through draws of the mixture."""
-        views = make_views(self, self.recipe_, samples)
-        components = rng.choice(mixture.n_components_, min(self._stream.n_seen, MAX_DRAWN), p=mixture.weights_)
-        draws = mixture._draw(components, rng).astype(np.float32)
-        if views is None:
-            z = np.concatenate([clean.numpy(), draws])
-            return neighbour_walk(z, mixture.predict_proba(z, level="component"))
-        generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
-        moved = encode(self.vae_, samples, self._device(), views, generator).mean
-        resp, resp_moved = (mixture.predict_proba(z.numpy(), level="component") for z in (clean, moved))
-        return with_static(Walk(resp, resp_moved), mixture, draws)
 
     # --- using
 
@@ -943,16 +775,6 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
 
 WATCHING = ("run_dir", "checkpoint_every", "resume", "callbacks", "verbose", "device")
-NOVEL_SHARE = 0.01  # of samples that are not novel, that are called so
-CALIBRATION_SAMPLES = 10_000
-MAX_DRAWN = 2000  # to see what components that are past wander between
-
-
-def _forgotten(before: DPMixture, after: DPMixture, lineage: Sequence[MoveRecord]) -> list[MoveRecord]:
-    """Components that are gone without a move of their own: nothing of what is remembered was theirs."""
-    named = {i for record in (*lineage, *after.lineage_) for i in record.parents if i not in record.children}
-    lost = sorted(set(before._state.ids) - set(after._state.ids) - named)
-    return [MoveRecord("delete", (i,), (), 0.0, (), True) for i in lost]
 
 
 def describe_epoch(record: EpochRecord, n_epochs: int) -> str:

@@ -90,6 +90,13 @@ def test_every_way_to_go_on_gives_a_finite_model(fitted, params):
     assert model.mixture_._state.total.counts.sum() == pytest.approx(len(OLD) + len(NEW), rel=1e-6)
 
 
+def test_without_sharpening_masses_are_those_of_the_data():
+    model = DIVA(n_epochs=8, sharpening=0.0, further_epochs=2, adapt=True, random_state=0).fit(OLD[:200])
+    before = float(model.mixture_._state.total.counts.sum())
+    model.partial_fit(NEW[:150])
+    assert model.mixture_._state.total.counts.sum() == pytest.approx(before + 150)
+
+
 def test_rows_and_the_paper_go_on_as_well():
     rng = np.random.default_rng(0)
     old, new = (rng.normal(c, 0.3, size=(150, 6)) for c in (0, 3))
