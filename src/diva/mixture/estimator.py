@@ -362,14 +362,14 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def regroup(self, walk: Walk, *, keep_clusters: bool = False) -> Self:
         """Group the components by another walk between them, for example that of augmented samples.
 
+        Clusters are named anew, from 0 on by falling mass.
+
         Parameters
         ----------
         walk : Walk
             Responsibilities, as ``predict_proba(X, level="component")`` gives them, of samples before and after a move.
         keep_clusters : bool, default=False
             Keep the clusters as they are and only build their tree anew.
-
-        Clusters are named anew, from 0 on by falling mass.
         """
         groups = self._checked_groups(None)
         if walk.n_components != self.n_components_:
