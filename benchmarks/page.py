@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from benchmarks.pictures import DRAWN, draw
 from benchmarks.recording import RESULTS, table
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
@@ -30,6 +31,9 @@ ORDER = (
 )
 
 
+TOO_LONG = ("births_and_merges",)  # for a table: only drawn
+
+
 def main() -> None:
     lines = ["# Benchmarks", "", "Every table is written by `make bench` (one of them: `python -m benchmarks NAME`)."]
     for name in ORDER:
@@ -39,7 +43,10 @@ def main() -> None:
         document = json.loads(path.read_text())
         facts = ("date", "commit", "processor", "python", "torch", "scikit-learn")
         lines += ["", f"## {document['title']}", "", ", ".join(f"{k} {document[k]}" for k in facts) + ".", ""]
-        lines += table(document["rows"])
+        if name in DRAWN:
+            lines += [f"![{document['title']}](images/{draw(name, document['rows']).name})", ""]
+        if name not in TOO_LONG:
+            lines += table(document["rows"])
         lines += [line for note in document["notes"] for line in ("", note)]
     PAGE.write_text("\n".join(lines) + "\n")
     print(f"wrote {PAGE}")

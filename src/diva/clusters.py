@@ -160,7 +160,7 @@ def fill_more(codes: SeenCodes, learner: Learner, course: Course) -> DPMixture:
     assert course.recall is not None
     before = course.recall.before
     labels = head_proba(learner.teacher, codes, course.device).argmax(1).numpy()
-    draws, components, weights = before.draw_each(DRAWS_EACH, learner.rng)
+    draws, components, weights = before._draw_each(DRAWS_EACH, learner.rng)
     seen = SeenCodes(torch.from_numpy(draws).float(), ())
     votes = np.zeros((before.n_clusters_, max(learner.teacher.head.out_features, before.n_clusters_)))
     groups = before._groups(None)

@@ -97,7 +97,7 @@ def _with_reservoir(model: DIVA, course: Course, mass: float, rng: np.random.Gen
     """
     fresh, reservoir = course.samples, model._stream.reservoir
     if not (model.replay == "reservoir" and len(reservoir)):
-        z = torch.from_numpy(model.mixture_.draw_each(DRAWS_EACH, rng)[0]).float()
+        z = torch.from_numpy(model.mixture_._draw_each(DRAWS_EACH, rng)[0]).float()
         values = decode(model.vae_, z, fresh.scaling, fresh.source.item_shape, course.device)
         drawn = replace(fresh, source=ArraySource(values))
         return course, remember(model.vae_, model.mixture_, drawn, mass, course.device, gone=True)
@@ -192,7 +192,7 @@ def _keep_names(
     if memory is not None and moved is not None:
         where.append((memory.components, moved, memory.weights))
     if course.recall is not None:
-        codes, components, weights = course.recall.before.draw_each(DRAWS_EACH, learner.rng)
+        codes, components, weights = course.recall.before._draw_each(DRAWS_EACH, learner.rng)
         where.append((components, codes.astype(np.float32), weights))
     components, codes, weights = (np.concatenate(parts) for parts in zip(*where, strict=True))
     now = mixture._groups(None)[mixture.predict(codes, level="component")]

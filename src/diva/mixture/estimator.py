@@ -504,7 +504,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self.cluster_lineage_ = before.cluster_lineage_
             self._publish()
             return self
-        codes, components, weights = before.draw_each(DRAWS_EACH, rng)
+        codes, components, weights = before._draw_each(DRAWS_EACH, rng)
         then, now = before._groups(None)[components], self._groups(None)[self.predict(codes, level="component")]
         return self._rename(before, then, now, weights)
 
@@ -532,7 +532,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         other._publish()
         return other
 
-    def draw_each(
+    def _draw_each(
         self, n_each: int, rng: np.random.Generator
     ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
         """Draw alike from every component.
