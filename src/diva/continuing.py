@@ -32,7 +32,6 @@ from diva.mixture.estimator import Carried, DPMixture
 from diva.mixture.moves import MoveRecord
 from diva.priors import MixturePrior
 from diva.replay import Memory, Moments, Rehearsal, can_rest, let_rest, measure_moments, recall, remember, repeated
-from diva.streaming import Window
 from diva.training import Course, Learner
 
 if TYPE_CHECKING:
@@ -54,29 +53,21 @@ def course_with_all(model: DIVA, samples: Samples, held_out: Samples | None) -> 
     return course, remember(model.vae_, model.mixture_, known, float(model._stream.n_seen), course.device, gone=False)
 
 
-def course_with_new(model: DIVA, samples: Samples, recent: Window) -> tuple[Course, Memory | None]:
-    """Learn from new data, and from what stands in for old data that are gone.
-
-    Parameters
-    ----------
-    model : DIVA
-    samples : Samples
-    recent : Window
-        Samples that came shortly before, and have only been counted so far.
-    """
-    stream, before, memory = model._stream, model.mixture_, None
+def course_with_new(model: DIVA, samples: Samples) -> tuple[Course, Memory | None]:
+    """Learn from new samples and those that wait, and from what stands in for old data that are gone."""
+    stream, memory = model._stream, None
     rng = np.random.default_rng(seed_of(model, stream.n_batches))
-    mass = float(max(stream.n_seen - len(recent), 1))
+    mass = float(max(stream.n_seen - len(stream.window), 1))
     course = _course(model, samples, None)
-    if len(recent):
-        latest = replace(samples, source=ArraySource(recent.values))
-        memory = remember(model.vae_, before, latest, float(len(recent)), course.device, gone=False)
-        before = before._without(memory.mean.numpy())  # they will be counted anew
-        course = replace(course, samples=replace(samples, source=JoinedSource([samples.source, latest.source])))
+    if len(stream.window):
+        waiting = replace(samples, source=ArraySource(stream.window.values))
+        memory = remember(model.vae_, model.mixture_, waiting, float(len(waiting)), course.device, gone=False)
+        course = replace(course, samples=replace(samples, source=JoinedSource([samples.source, waiting.source])))
     if model.replay != "draws":
         return _with_reservoir(model, course, mass, rng)
     assert stream.moments is not None
     assert stream.code_variance is not None
+    before = (stream.anchor or model.mixture_)._naming_from(model.mixture_._state.next_id)
     shape = samples.source.item_shape
     recalled = recall(
         model.vae_, before, stream.moments, stream.code_variance, samples.scaling, shape, mass, course.device, rng
@@ -192,8 +183,8 @@ def _keep_names(
     if memory is not None and moved is not None:
         where.append((memory.components, moved, memory.weights))
     if course.recall is not None:
-        codes, components, weights = course.recall.before._draw_each(DRAWS_EACH, learner.rng)
-        where.append((components, codes.astype(np.float32), weights))
+        codes, _, weights = course.recall.before._draw_each(DRAWS_EACH, learner.rng)
+        where.append((before.predict(codes, level="component"), codes.astype(np.float32), weights))
     components, codes, weights = (np.concatenate(parts) for parts in zip(*where, strict=True))
     now = mixture._groups(None)[mixture.predict(codes, level="component")]
     mixture._rename(before, before._groups(None)[components], now, weights)

@@ -49,7 +49,7 @@ from diva.mixture.saving import record_from_plain
 from diva.parameters import check_params
 from diva.recipes import Recipe, recipe_from_plain
 from diva.replay import Memory, Reservoir, can_rest, last_layer
-from diva.streaming import BIRTH_SHARE, MOST_BATCHES, BatchRecord, Stream, Window, worth_learning
+from diva.streaming import BIRTH_SHARE, MOST_BATCHES, BatchRecord, Stream, Verdict, Window
 from diva.training import Course, EpochRecord, Learner, fit_epochs
 from diva.vae import VAE
 from diva.version import __version__
@@ -332,6 +332,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             self._learn(learner, course, folder)
             self._finish(learner, course, memory)
             self._remember(samples)
+            self._stream = replace(self._stream, window=Window.empty(), anchor=None)
             self._close_batch(samples, None, learnt=True, n_seen=len(samples), n_moves=n_moves, started=started)
             if folder is not None:
                 self.save(folder.model)
@@ -360,19 +361,24 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         samples, stream, n_moves = self._samples(X), self._stream, len(self.lineage_)
         with flushed_denormals(), torch.random.fork_rng(devices=[]):
             novel = self._novel_among(samples)
-            recent = stream.window.beside(samples.source)
-            learns = self.adapt is True or (self.adapt == "auto" and worth_learning(np.concatenate([recent.novel, novel])))
+            verdict: Verdict = stream.window.judge(samples.source, novel)
+            learns = self.adapt is True or (self.adapt == "auto" and verdict == "learn")
             learns = learns and (self.replay != "draws" or stream.moments is not None)
             if learns:
-                course, memory = course_with_new(self, samples, recent)
+                course, memory = course_with_new(self, samples)
                 learner = make_further_learner(self, course)
                 self._learn(learner, course, None)
                 self._finish(learner, course, memory, len(samples))
-                self._remember(fresh_samples(course), n_gone=stream.n_seen - len(recent))
+                self._remember(fresh_samples(course), n_gone=stream.n_seen - len(stream.window))
             else:
+                before = self.mixture_
                 clean, self.mixture_ = place(self, samples, births=float(novel.mean()) >= BIRTH_SHARE)
                 self.lineage_ = [*self._training_lineage, *self.mixture_.lineage_]
                 self._publish(clean)
+            self._stream = replace(self._stream, window=Window.empty(), anchor=None)
+            if not learns and self.adapt == "auto" and verdict == "wait":
+                waiting = stream.window.after(samples.source, novel)
+                self._stream = replace(self._stream, window=waiting, anchor=stream.anchor or before)
             n_seen = stream.n_seen + len(samples)
             self._close_batch(samples, novel, learnt=learns, n_seen=n_seen, n_moves=n_moves, started=started)
         return self
@@ -393,11 +399,9 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         """Write the batch's record, and remember what has to be remembered of its samples."""
         stream = self._stream
         rng = np.random.default_rng([seed_of(self, stream.n_batches), 1])
-        reservoir, window = stream.reservoir if novel is not None else Reservoir.empty(), Window.empty()
+        reservoir = stream.reservoir if novel is not None else Reservoir.empty()
         if self.replay == "reservoir":
             reservoir = reservoir.after(samples.source, int(self.reservoir), rng)
-        if novel is not None and not learnt and self.adapt == "auto":
-            window = stream.window.after(samples.source, novel)
         moves = [record.move for record in self.lineage_[n_moves:]]
         record = BatchRecord(
             batch=stream.n_batches,
@@ -416,7 +420,6 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             n_seen=n_seen,
             n_batches=stream.n_batches + 1,
             reservoir=reservoir,
-            window=window,
             records=(*stream.records, record)[-MOST_BATCHES:],
         )
         self.batches_ = list(self._stream.records)

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from diva.archive import Archive
 from diva.data import Source
+from diva.mixture.estimator import DPMixture
 from diva.mixture.saving import record_from_plain
 from diva.replay import Moments, Reservoir, keepable
 
-WINDOW = 1000  # samples that are remembered as they came, until there are enough novel ones to learn from
-WINDOW_BYTES = 64 << 20
-LEARN_FROM = 500  # samples, at least
-LEARN_SHARE = 0.1  # of them novel, at least
+LEARN_FROM = 500  # samples that are judged together ...
+LEARN_BYTES = 64 << 20  # ... or as many as this holds
+LEARN_SHARE = 0.1  # of them novel, at least, for networks to learn from them
 BIRTH_SHARE = 0.02  # of a batch novel, at least, before births are proposed: twice what is novel by chance
 MOST_BATCHES = 10_000  # of whose records are kept
+
+
+Verdict = Literal["wait", "learn", "known"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class BatchRecord:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """The latest samples that the networks have not learnt from.
+    """Samples that have been counted but not judged: when there are enough, either networks learn from them or it is over.
 
     Attributes
     ----------
@@ -73,26 +77,22 @@ class Window:
 
     @classmethod
     def empty(cls) -> Window:
-        """Nothing came."""
+        """Nothing waits."""
         return cls(np.empty((0, 1), dtype=np.float32), np.empty(0, dtype=np.bool_))
 
-    def beside(self, source: Source) -> Window:
-        """Those that stay when other samples come; the oldest make room."""
-        n_kept = max(0, min(len(self), _room_for(source) - len(source)))
-        return Window(self.values[len(self) - n_kept :], self.novel[len(self) - n_kept :])
-
     def after(self, source: Source, novel: NDArray[np.bool_]) -> Window:
-        """Take in samples."""
-        n_new = min(len(source), _room_for(source))
-        values, novel = keepable(source.take(np.arange(len(source) - n_new, len(source)))), novel[len(novel) - n_new :]
-        old = self.beside(source)
-        if not len(old):
+        """Let samples wait."""
+        values = keepable(source.take(np.arange(len(source))))
+        if not len(self):
             return Window(values, novel)
-        return Window(np.concatenate([old.values, values]), np.concatenate([old.novel, novel]))
+        return Window(np.concatenate([self.values, values]), np.concatenate([self.novel, novel]))
 
-
-def _room_for(source: Source) -> int:
-    return max(1, min(WINDOW, WINDOW_BYTES // max(1, source.take(np.arange(1)).nbytes)))
+    def judge(self, source: Source, novel: NDArray[np.bool_]) -> Verdict:
+        """Decide about the samples that wait and others that have just come."""
+        bytes_each = max(1, source.take(np.arange(1)).nbytes)
+        if len(self) + len(novel) < min(LEARN_FROM, max(1, LEARN_BYTES // bytes_each)):
+            return "wait"
+        return "learn" if float(np.concatenate([self.novel, novel]).mean()) >= LEARN_SHARE else "known"
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +107,8 @@ class Stream:
         Fits and partial fits.
     reservoir : Reservoir
     window : Window
+    anchor : DPMixture or None
+        The mixture as it was before the samples that wait: what networks learn is added to that.
     moments : Moments or None
         Of the features of all samples learnt from; None if the encoder is of a user, or should not learn.
     code_variance : Tensor of shape (D,) or None
@@ -119,6 +121,7 @@ class Stream:
     n_batches: int = 0
     reservoir: Reservoir = field(default_factory=Reservoir.empty)
     window: Window = field(default_factory=Window.empty)
+    anchor: DPMixture | None = None
     moments: Moments | None = None
     code_variance: Tensor | None = None
     records: tuple[BatchRecord, ...] = ()
@@ -138,6 +141,10 @@ class Stream:
         if len(self.window):
             tensors["window.values"] = torch.from_numpy(self.window.values)
             tensors["window.novel"] = torch.from_numpy(self.window.novel)
+        document["anchor"] = None
+        if self.anchor is not None:
+            document["anchor"], parts = self.anchor._to_archive()
+            tensors |= {f"anchor.{name}": value for name, value in parts.items()}
         if self.code_variance is not None:
             tensors["code_variance"] = self.code_variance
         if self.moments is not None:
@@ -171,6 +178,12 @@ class Stream:
             if values.shape != (len(marks), *item_shape) or marks.ndim != 1 or marks.dtype != dtype:
                 raise ValueError(f"samples of the {name} are incomplete")
             parts.append((values.numpy(), marks.numpy()))
+        anchor = None
+        if document["anchor"] is not None:
+            inside = {name.removeprefix("anchor."): value for name, value in tensors.items() if name.startswith("anchor.")}
+            anchor = DPMixture._from_archive(Archive("DPMixture", document["anchor"], inside))
+        if (anchor is None) != (len(parts[1][1]) == 0) or (anchor is not None and anchor.n_features_in_ != latent_dim):
+            raise ValueError("samples that wait and the mixture before them should come together")
         moments, variance = None, tensors["code_variance"]
         if variance.shape != (latent_dim,) or variance.dtype != torch.float32 or not bool((variance > 0).all()):
             raise ValueError("variances of codes should be positive")
@@ -180,9 +193,4 @@ class Stream:
             if root.shape != (n_weights, min(root.shape[-1], n_weights)) or root.dtype != torch.float32 or moments.rest < 0:
                 raise ValueError("moments of features are of another shape")
         records = tuple(record_from_plain(BatchRecord, r) for r in document["records"])
-        return cls(*counts, Reservoir(*parts[0]), Window(*parts[1]), moments, variance, records)
-
-
-def worth_learning(novel: NDArray[np.bool_]) -> bool:
-    """Whether enough of the latest samples are novel for networks to learn from them."""
-    return len(novel) >= LEARN_FROM and float(novel.mean()) >= LEARN_SHARE
+        return cls(*counts, Reservoir(*parts[0]), Window(*parts[1]), anchor, moments, variance, records)

@@ -6,7 +6,7 @@ import torch
 
 from diva.data import ArraySource, JoinedSource
 from diva.replay import MOST_RANK, Moments, Rehearsal, Reservoir, keepable, repeated
-from diva.streaming import LEARN_FROM, WINDOW, Window, worth_learning
+from diva.streaming import LEARN_FROM, Window
 
 
 def features(n, h, seed=0):
@@ -85,28 +85,27 @@ def test_values_that_are_kept_come_back_the_same(dtype):
     np.testing.assert_array_equal(keepable(values), values)
 
 
-# --- the window
+# --- samples that wait
 
 
 def source(*values):
     return ArraySource(np.array(values, dtype=np.float32)[:, None])
 
 
-def test_a_window_keeps_the_latest():
-    window = Window.empty().after(source(*range(600)), np.zeros(600, bool)).after(source(*range(600, 1200)), np.ones(600, bool))
-    assert len(window) == WINDOW
-    np.testing.assert_array_equal(window.values[:, 0], np.arange(200, 1200))
-    assert window.novel.sum() == 600
-
-
-def test_a_window_is_no_larger_than_what_comes():
-    window = Window.empty().after(source(*range(2 * WINDOW)), np.arange(2 * WINDOW) % 2 == 0)
-    np.testing.assert_array_equal(window.values[:, 0], np.arange(WINDOW, 2 * WINDOW))
-    assert len(window.beside(source(*range(2 * WINDOW)))) == 0
-    assert len(window.beside(source(*range(100)))) == WINDOW - 100
+def test_a_window_holds_what_came():
+    window = Window.empty().after(source(1, 2), np.array([True, False])).after(source(3), np.array([True]))
+    np.testing.assert_array_equal(window.values[:, 0], [1, 2, 3])
+    np.testing.assert_array_equal(window.novel, [True, False, True])
 
 
 def test_learning_needs_many_samples_and_many_novel_ones():
-    assert worth_learning(np.arange(LEARN_FROM) < LEARN_FROM // 5)
-    assert not worth_learning(np.ones(LEARN_FROM - 1, bool))
-    assert not worth_learning(np.arange(2 * LEARN_FROM) < LEARN_FROM // 20)
+    waiting = Window.empty().after(source(*range(200)), np.zeros(200, bool))
+    n = LEARN_FROM - 200
+    assert waiting.judge(source(*range(n)), np.arange(n) < LEARN_FROM // 5) == "learn"
+    assert waiting.judge(source(*range(n)), np.arange(n) < LEARN_FROM // 20) == "known"
+    assert waiting.judge(source(*range(n - 1)), np.ones(n - 1, bool)) == "wait"
+
+
+def test_few_large_samples_are_enough():
+    large = ArraySource(np.zeros((2, 9_000_000), dtype=np.float32))
+    assert Window.empty().judge(large, np.ones(2, bool)) == "learn"

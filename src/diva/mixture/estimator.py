@@ -519,17 +519,10 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._publish()
         return self
 
-    def _without(self, X: NDArray[Any]) -> Self:
-        """A copy that has not seen some of its data: components lose mass, and keep their shape."""
-        counts = self._state.total.counts
-        mass = torch.zeros_like(counts)
-        for _, resp in self._assign(X):
-            mass += resp.double().sum(0)
-        factors = torch.where(counts > 0, (1 - mass / counts.clamp_min(1e-300)).clamp(0, 1), 0)
-        total = self._state.total.scaled(factors)
+    def _naming_from(self, next_id: int) -> Self:
+        """A copy whose next component is named so: for a mixture that others have followed."""
         other = copy.copy(self)
-        other._state = replace(self._state, past=total, total=total)
-        other._publish()
+        other._state = replace(self._state, next_id=next_id)
         return other
 
     def _draw_each(

@@ -44,10 +44,6 @@ class SuffStats:
         """Statistics of the same set with every weight multiplied by ``factor``."""
         return self._map(lambda t: t * factor)
 
-    def scaled(self, factors: Tensor) -> SuffStats:
-        """Multiply the weights of every component by a factor of its own, (K,)."""
-        return self._map(lambda t: t * factors.view(-1, *[1] * (t.ndim - 1)))
-
     def __getitem__(self, index: int | slice | Sequence[int] | Tensor) -> SuffStats:
         """Statistics of some components, still with a leading component axis."""
         if isinstance(index, int):
