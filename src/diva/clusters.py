@@ -141,17 +141,29 @@ def find_more(codes: SeenCodes, learner: Learner, course: Course, *, count_views
     """
     assert course.recall is not None
     before, static = course.recall.before, course.recall.z.numpy()
-    mixture = copy.copy(before)
     X = torch.cat(codes.all if count_views else (codes.clean,)).numpy()
-    rows = np.sort(_choose(len(X), MIXTURE_ROWS, learner.rng))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        mixture.partial_fit(X[rows])
+    mixture = go_on(before, X[np.sort(_choose(len(X), MIXTURE_ROWS, learner.rng))])
 
     def walk() -> Walk:
         return with_static(walk_of(codes, mixture, learner.rng), mixture, static)
 
     return extend_clusters(before, mixture, walk, learner.rng)
+
+
+def go_on(before: DPMixture, X: NDArray[np.float32], *, births: bool = True) -> DPMixture:
+    """A mixture that has gone on with new codes, and still has components of every cluster."""
+    for tidy in (True, False):
+        mixture = copy.copy(before)
+        mixture.births, mixture.merges, mixture.deletes = births, tidy, tidy
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a few laps more or less do not matter here
+            mixture.partial_fit(X)
+        mixture.births, mixture.merges, mixture.deletes = before.births, before.merges, before.deletes
+        cluster_of = dict(zip(before.component_ids_.tolist(), before._groups(None).tolist(), strict=True))
+        left = {cluster_of[i] for i in mixture.component_ids_.tolist() if i in cluster_of}
+        if before.hierarchy_ is None or len(left) == before.n_clusters_:
+            break
+    return mixture
 
 
 def fill_more(codes: SeenCodes, learner: Learner, course: Course) -> DPMixture:

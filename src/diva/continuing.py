@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from diva.clusters import (
     fill_more,
     find_clusters,
     find_more,
+    go_on,
     new_mixture,
     see,
     teach,
@@ -204,10 +204,7 @@ def place(model: DIVA, samples: Samples, *, births: bool) -> tuple[Tensor, DPMix
     """Codes of new samples, and the mixture, gone on with them; new components find their place among the clusters."""
     before = model.mixture_
     clean = encode(model.vae_, samples, model._device()).mean
-    mixture = copy.copy(before)
-    mixture.births = births
-    mixture.partial_fit(clean.numpy())
-    mixture.births = before.births
+    mixture = go_on(before, clean.numpy(), births=births)
     rng = np.random.default_rng(seed_of(model, model._stream.n_batches))
     return clean, extend_clusters(before, mixture, lambda: _walk_after(model, mixture, samples, clean, rng), rng)
 
