@@ -313,7 +313,7 @@ def test_warm_start_follows_the_data():
 
 
 def by_id(model, data):
-    return model.component_ids_[model.predict(data)]
+    return model.component_ids_[model.predict(data, level="component")]
 
 
 @pytest.mark.parametrize("covariance_type", ["full", "diag"])
@@ -321,14 +321,37 @@ def by_id(model, data):
 def test_a_new_kind_is_found_and_the_old_ones_keep_their_names(covariance_type, seed):
     old, new = blobs(CORNERS[:3], seed=seed), blobs(CORNERS[3:], seed=seed + 100)
     model = DPMixture(covariance_type=covariance_type, random_state=seed).partial_fit(old)
-    ids, names = set(model.component_ids_), by_id(model, old)
+    ids, names, clusters = set(model.component_ids_), by_id(model, old), model.predict(old)
     model.partial_fit(new)
     assert model.n_components_ == 4
+    np.testing.assert_array_equal(model.predict(old), clusters)
+    assert set(model.predict(new)) == {3}
+    assert [(r.event, r.children, r.batch) for r in model.cluster_lineage_] == [("born", (3,), 1)]
     assert ids < set(model.component_ids_)
     np.testing.assert_array_equal(by_id(model, old), names)
     assert set(by_id(model, new)) == set(model.component_ids_) - ids
     np.testing.assert_array_equal(model.predict(new), model.labels_)
     assert_lineage_explains(model)
+
+
+@pytest.mark.parametrize("grouping", [None, "walk"])
+def test_clusters_keep_their_names_when_their_order_changes(grouping):
+    rng = np.random.default_rng(0)
+    few, many = rng.normal(0, 0.2, size=(100, 2)), rng.normal(8, 0.2, size=(300, 2))
+    model = DPMixture(grouping=grouping, random_state=0).fit(np.concatenate([few, many]))
+    assert set(model.predict(many)) == {0}
+    for _ in range(3):
+        model.partial_fit(rng.normal(0, 0.2, size=(400, 2)))  # now the small one is the large one
+    assert set(model.predict(many)) == {0}
+    assert set(model.predict(few)) == set(model.labels_) == {1}
+    assert model.cluster_lineage_ == []
+    positions = model.predict_proba(few).argmax(1)
+    np.testing.assert_array_equal(model.cluster_ids_[positions], model.predict(few))
+    drawn, names = model.sample(20, cluster=0, random_state=0)
+    assert set(names) == {0}
+    assert abs(drawn.mean() - 8) < 1
+    with pytest.raises(ValueError, match="cluster should be from 0 to 1"):
+        model.sample(3, cluster=2)
 
 
 def test_the_first_partial_fit_is_a_fit(model):

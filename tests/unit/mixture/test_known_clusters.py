@@ -41,7 +41,7 @@ def assert_valid(model, X):
     assert len(set(model.component_ids_.tolist())) == model.n_components_
     np.testing.assert_array_equal(model.predict(X), model.labels_)
     np.testing.assert_array_equal(model.predict(X, level="component"), model.component_labels_)
-    np.testing.assert_array_equal(tree.labels[model.component_labels_], model.labels_)
+    np.testing.assert_array_equal(model.cluster_ids_[tree.labels[model.component_labels_]], model.labels_)
     proba = model.predict_proba(X)
     assert proba.shape == (len(X), model.n_clusters_)
     np.testing.assert_allclose(proba.sum(1), 1.0)
