@@ -46,9 +46,9 @@ MAX_DRAWN = 2000  # to see what components that are past wander between
 
 
 def course_with_all(model: DIVA, samples: Samples, held_out: Samples | None) -> tuple[Course, Memory]:
-    """Learn from old and new data together; what is not novel among them tells where old clusters are afterwards."""
+    """Learn from old and new data together; the surest samples of known kinds tell where old clusters are afterwards."""
     course = _course(model, samples, held_out)
-    chosen = np.flatnonzero(~model._novel_among(samples))
+    chosen = np.flatnonzero(model._scores(samples) >= model._stream.typical_score)
     known = replace(samples, source=PartOfSource(samples.source, chosen if len(chosen) else np.arange(len(samples))))
     return course, remember(model.vae_, model.mixture_, known, float(model._stream.n_seen), course.device, gone=False)
 
@@ -226,13 +226,14 @@ def _walk_after(model: DIVA, mixture: DPMixture, samples: Samples, clean: Tensor
 # --- what is remembered of a batch that was learnt from
 
 
-def novelty_threshold(mixture: DPMixture, codes: Tensor, n_gone: int, rng: np.random.Generator) -> float:
-    """Density below which a code is novel, by codes that are not, and by draws that stand in for those that are gone."""
+def typical_scores(mixture: DPMixture, codes: Tensor, n_gone: int, rng: np.random.Generator) -> tuple[float, float]:
+    """Log density below which a code is novel, and the median: by codes that are not novel, and draws for those gone."""
     scores = [mixture.score_samples(codes.numpy())]
     if n_gone:
         components = rng.choice(mixture.n_components_, min(n_gone, CALIBRATION_SAMPLES), p=mixture.weights_)
         scores.append(mixture.score_samples(mixture._draw(components, rng)))
-    return float(np.quantile(np.concatenate(scores), NOVEL_SHARE))
+    novel_below, median = np.quantile(np.concatenate(scores), [NOVEL_SHARE, 0.5])
+    return float(novel_below), float(median)
 
 
 def encoder_statistics(

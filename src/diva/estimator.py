@@ -34,8 +34,8 @@ from diva.continuing import (
     fresh_samples,
     last_mixture,
     make_further_learner,
-    novelty_threshold,
     place,
+    typical_scores,
 )
 from diva.data import Samples, Scaling
 from diva.data.opening import check_range, check_shape, open_samples, scaling_for
@@ -388,10 +388,10 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         rng = np.random.default_rng([seed_of(self, self._stream.n_batches), 2])
         some = subset(samples, CALIBRATION_SAMPLES, rng)
         codes = encode(self.vae_, some, self._device())
-        self.novelty_threshold_ = novelty_threshold(self.mixture_, codes.mean, n_gone, rng)
+        self.novelty_threshold_, typical_score = typical_scores(self.mixture_, codes.mean, n_gone, rng)
         share = len(samples) / (len(samples) + n_gone)
         moments, code_variance = encoder_statistics(self, some, codes, share, rng)
-        self._stream = replace(self._stream, moments=moments, code_variance=code_variance)
+        self._stream = replace(self._stream, moments=moments, code_variance=code_variance, typical_score=typical_score)
 
     def _close_batch(
         self, samples: Samples, novel: NDArray[np.bool_] | None, *, learnt: bool, n_seen: int, n_moves: int, started: float

@@ -113,6 +113,8 @@ class Stream:
         Of the features of all samples learnt from; None if the encoder is of a user, or should not learn.
     code_variance : Tensor of shape (D,) or None
         Of q(z|x), on average.
+    typical_score : float
+        Median log density of codes that were learnt from.
     records : tuple of BatchRecord
         Of the latest batches.
     """
@@ -124,6 +126,7 @@ class Stream:
     anchor: DPMixture | None = None
     moments: Moments | None = None
     code_variance: Tensor | None = None
+    typical_score: float = 0.0
     records: tuple[BatchRecord, ...] = ()
 
     def to_archive(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -132,6 +135,7 @@ class Stream:
             "n_seen": self.n_seen,
             "n_batches": self.n_batches,
             "records": [asdict(r) for r in self.records],
+            "typical_score": self.typical_score,
             "moments_rest": None if self.moments is None else self.moments.rest,
         }
         tensors: dict[str, Tensor] = {}
@@ -193,4 +197,5 @@ class Stream:
             if root.shape != (n_weights, min(root.shape[-1], n_weights)) or root.dtype != torch.float32 or moments.rest < 0:
                 raise ValueError("moments of features are of another shape")
         records = tuple(record_from_plain(BatchRecord, r) for r in document["records"])
-        return cls(*counts, Reservoir(*parts[0]), Window(*parts[1]), anchor, moments, variance, records)
+        typical = float(document["typical_score"])
+        return cls(*counts, Reservoir(*parts[0]), Window(*parts[1]), anchor, moments, variance, typical, records)
