@@ -317,25 +317,25 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             self._scaling = scaling_for(source, self.image_shape)
         samples = self._samples(X) if goes_on else Samples(source, self._scaling)
         held_out = None if validation is None else self._samples(validation)
-        with folder.locked() if folder else nullcontext(), flushed_denormals(), torch.random.fork_rng(devices=[]):
+        with flushed_denormals(), torch.random.fork_rng(devices=[]):
             memory = None
             if goes_on:
                 course, memory = course_with_all(self, samples, held_out)
-                learner = make_further_learner(self, course)
             else:
                 self.recipe_ = recipe = make_recipe(self, self._scaling.is_image).for_samples(len(samples))
                 views = make_views(self, recipe, samples)
                 course = Course(recipe, samples, held_out, views, self._device(), self.early_stopping, teach)
-                learner = make_learner(self, course)
-            if folder is not None:
-                self._open_run(folder, learner, course)
-            self._learn(learner, course, folder)
-            self._finish(learner, course, memory)
-            self._remember(samples)
-            self._stream = replace(self._stream, window=Window.empty(), anchor=None)
-            self._close_batch(samples, None, learnt=True, n_seen=len(samples), n_moves=n_moves, started=started)
-            if folder is not None:
-                self.save(folder.model)
+            with folder.locked() if folder else nullcontext():  # after all that can be wrong with parameters and data
+                learner = make_further_learner(self, course) if goes_on else make_learner(self, course)
+                if folder is not None:
+                    self._open_run(folder, learner, course)
+                self._learn(learner, course, folder)
+                self._finish(learner, course, memory)
+                self._remember(samples)
+                self._stream = replace(self._stream, window=Window.empty(), anchor=None)
+                self._close_batch(samples, None, learnt=True, n_seen=len(samples), n_moves=n_moves, started=started)
+                if folder is not None:
+                    self.save(folder.model)
         return self
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:

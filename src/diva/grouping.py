@@ -576,7 +576,7 @@ def extend(walk: Walk, known: npt.ArrayLike, resolution: float = 1.0) -> Hierarc
     The third component shares samples with the second, the fourth with none:
 
     >>> import numpy as np
-    >>> step = np.array([[1, 0, 0, 0], [0, 0.8, 0.2, 0], [0, 0.2, 0.8, 0], [0, 0, 0, 1]])
+    >>> step = np.array([[1, 0, 0, 0], [0, 0.6, 0.4, 0], [0, 0.4, 0.6, 0], [0, 0, 0, 1]])
     >>> extend(Walk(np.eye(4), step), [0, 1, -1, -1]).labels
     array([1, 0, 0, 2])
     """

@@ -177,7 +177,7 @@ def test_predictions_as_csv_carry_names_of_files(finished_images, tmp_path):
     assert "metrics" in said  # folders are classes
     rows = pyarrow.csv.read_csv("p.csv").to_pydict()
     assert rows["sample"][0] == os.path.join("even", "000.png")
-    assert np.bincount(rows["cluster"], minlength=len(said["sizes"])).tolist() == said["sizes"]
+    assert {str(k): rows["cluster"].count(k) for k in range(len(said["sizes"]))} == said["sizes"]
     assert all(0 < p <= 1 for p in rows["probability"])
 
 

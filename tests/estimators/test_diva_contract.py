@@ -381,7 +381,7 @@ def test_an_augmentation_of_ones_own():
     assert_finite(model, IMAGES)
     assert {shape[1:] for shape in seen} == {(1, 8, 8)}
     n_fit = len(seen)
-    model.partial_fit(IMAGES)
+    model.set_params(adapt=True, further_epochs=1).partial_fit(IMAGES)
     assert len(seen) > n_fit
 
 
