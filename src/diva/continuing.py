@@ -30,6 +30,7 @@ from diva.data import ArraySource, JoinedSource, PartOfSource, Samples
 from diva.grouping import Walk, neighbour_walk
 from diva.mixture.estimator import Carried, DPMixture
 from diva.mixture.moves import MoveRecord
+from diva.novelty import Doubt, familiarity
 from diva.priors import MixturePrior
 from diva.replay import Memory, Moments, Rehearsal, can_rest, let_rest, measure_moments, recall, remember, repeated
 from diva.training import Course, Learner
@@ -226,9 +227,11 @@ def _walk_after(model: DIVA, mixture: DPMixture, samples: Samples, clean: Tensor
 # --- what is remembered of a batch that was learnt from
 
 
-def typical_scores(mixture: DPMixture, codes: Tensor, n_gone: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Log density below which a code is novel, and the median: by codes that are not novel, and draws for those gone."""
-    scores = [mixture.score_samples(codes.numpy())]
+def typical_scores(
+    mixture: DPMixture, doubt: Doubt, codes: Codes, n_gone: int, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Score below which a sample is novel, and the median: by codes that are not novel, and draws for those gone."""
+    scores = [familiarity(mixture, doubt, codes)]
     if n_gone:
         components = rng.choice(mixture.n_components_, min(n_gone, CALIBRATION_SAMPLES), p=mixture.weights_)
         scores.append(mixture.score_samples(mixture._draw(components, rng)))

@@ -25,7 +25,7 @@ from diva.building import RECIPE_PARAMETERS, flushed_denormals, make_learner, ma
 from diva.checkpoints import RunFolder, fingerprint, learner_from_archive, parts_with
 from diva.checks import plain_param, resolve_device
 from diva.clusters import teach
-from diva.codes import decode, encode, subset
+from diva.codes import Codes, decode, encode, subset
 from diva.continuing import (
     CALIBRATION_SAMPLES,
     course_with_all,
@@ -46,6 +46,7 @@ from diva.grouping import Hierarchy
 from diva.mixture.estimator import DPMixture, Level
 from diva.mixture.moves import MoveRecord
 from diva.mixture.saving import record_from_plain
+from diva.novelty import Doubt, familiarity
 from diva.parameters import check_params
 from diva.recipes import Recipe, recipe_from_plain
 from diva.replay import Memory, Reservoir, can_rest, last_layer
@@ -388,10 +389,15 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         rng = np.random.default_rng([seed_of(self, self._stream.n_batches), 2])
         some = subset(samples, CALIBRATION_SAMPLES, rng)
         codes = encode(self.vae_, some, self._device())
-        self.novelty_threshold_, typical_score = typical_scores(self.mixture_, codes.mean, n_gone, rng)
         share = len(samples) / (len(samples) + n_gone)
+        doubt = Doubt.of(codes)
+        if n_gone and self._stream.doubt is not None:
+            doubt = self._stream.doubt.joined(doubt, share)
+        self.novelty_threshold_, typical_score = typical_scores(self.mixture_, doubt, codes, n_gone, rng)
         moments, code_variance = encoder_statistics(self, some, codes, share, rng)
-        self._stream = replace(self._stream, moments=moments, code_variance=code_variance, typical_score=typical_score)
+        self._stream = replace(
+            self._stream, moments=moments, code_variance=code_variance, doubt=doubt, typical_score=typical_score
+        )
 
     def _close_batch(
         self, samples: Samples, novel: NDArray[np.bool_] | None, *, learnt: bool, n_seen: int, n_moves: int, started: float
@@ -556,9 +562,16 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         return self._decode(self._encode(X))
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """Log density of the codes of samples: low means of no known kind."""
+        """Log density of the codes of samples, less for codes the encoder is unsure of: low means of no known kind."""
         check_is_fitted(self)
-        return self.mixture_.score_samples(self._encode(X))
+        with flushed_denormals():
+            return self._scores(self._samples(X))
+
+    def _codes_and_scores(self, X: Any) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """What ``transform`` and ``score_samples`` give, for one look at the samples."""
+        with flushed_denormals():
+            codes = encode(self.vae_, self._samples(X), self._device())
+            return codes.mean.numpy(), self._familiarity(codes)
 
     def is_novel(self, X: Any) -> NDArray[np.bool_]:
         """Whether samples are of no known kind: less likely than all but 1 in 100 of the samples learnt from."""
@@ -571,10 +584,14 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         return novel
 
     def _scores(self, samples: Samples) -> NDArray[np.float64]:
-        return self.mixture_.score_samples(encode(self.vae_, samples, self._device()).mean.numpy())
+        return self._familiarity(encode(self.vae_, samples, self._device()))
+
+    def _familiarity(self, codes: Codes) -> NDArray[np.float64]:
+        assert self._stream.doubt is not None
+        return familiarity(self.mixture_, self._stream.doubt, codes)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the codes."""
+        """Mean of ``score_samples``."""
         return float(self.score_samples(X).mean())
 
     def sample(

@@ -45,7 +45,7 @@ class Snapshot:
     confidence : array of shape (m,)
         Probability of the sample's own cluster.
     log_density : array of shape (m,)
-        Of the code: low means of no known kind.
+        Of the code, less for one the encoder is unsure of: low means of no known kind.
     truth : array of int, shape (m,), or None
         True classes as numbers, if labels were given; they are never learnt from.
     table : array of int, shape (n_classes, n_clusters), or None
@@ -121,7 +121,7 @@ def take_snapshot(
     """
     index = choose_samples(len(source), source.take(np.arange(1)).nbytes)
     part = PartOfSource(source, index)
-    codes = model.transform(part)
+    codes, scores = model._codes_and_scores(part)
     proba = model.mixture_.predict_proba(codes)
     positions = model.mixture_._groups(None)[model.component_labels_]  # not ids, which may have gaps
     clusters, components = positions[index], model.component_labels_[index]
@@ -160,7 +160,7 @@ def take_snapshot(
         clusters=clusters,
         components=components,
         confidence=confidence,
-        log_density=model.mixture_.score_samples(codes),
+        log_density=scores,
         sizes=np.bincount(positions, minlength=model.n_clusters_),
         mean_confidence=np.divide(sums, kept, out=np.zeros_like(sums), where=kept > 0),
         about=about,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from diva.archive import Archive
 from diva.data import Source
 from diva.mixture.estimator import DPMixture
 from diva.mixture.saving import record_from_plain
+from diva.novelty import Doubt
 from diva.replay import Moments, Reservoir, keepable
 
 LEARN_FROM = 500  # samples that are judged together ...
@@ -113,8 +115,10 @@ class Stream:
         Of the features of all samples learnt from; None if the encoder is of a user, or should not learn.
     code_variance : Tensor of shape (D,) or None
         Of q(z|x), on average.
+    doubt : Doubt or None
+        How unsure the encoder is of samples it knows.
     typical_score : float
-        Median log density of codes that were learnt from.
+        Median score of samples that were learnt from.
     records : tuple of BatchRecord
         Of the latest batches.
     """
@@ -126,6 +130,7 @@ class Stream:
     anchor: DPMixture | None = None
     moments: Moments | None = None
     code_variance: Tensor | None = None
+    doubt: Doubt | None = None
     typical_score: float = 0.0
     records: tuple[BatchRecord, ...] = ()
 
@@ -135,6 +140,7 @@ class Stream:
             "n_seen": self.n_seen,
             "n_batches": self.n_batches,
             "records": [asdict(r) for r in self.records],
+            "doubt": None if self.doubt is None else asdict(self.doubt),
             "typical_score": self.typical_score,
             "moments_rest": None if self.moments is None else self.moments.rest,
         }
@@ -197,5 +203,7 @@ class Stream:
             if root.shape != (n_weights, min(root.shape[-1], n_weights)) or root.dtype != torch.float32 or moments.rest < 0:
                 raise ValueError("moments of features are of another shape")
         records = tuple(record_from_plain(BatchRecord, r) for r in document["records"])
-        typical = float(document["typical_score"])
-        return cls(*counts, Reservoir(*parts[0]), Window(*parts[1]), anchor, moments, variance, typical, records)
+        doubt, typical = record_from_plain(Doubt, document["doubt"]), float(document["typical_score"])
+        if not doubt.std > 0 or not math.isfinite(doubt.mean + doubt.std + typical):
+            raise ValueError("scores of known samples should be numbers")
+        return cls(*counts, Reservoir(*parts[0]), Window(*parts[1]), anchor, moments, variance, doubt, typical, records)

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from diva.codes import Codes
 from diva.data import ArraySource, JoinedSource
+from diva.novelty import Doubt
 from diva.replay import MOST_RANK, Moments, Rehearsal, Reservoir, keepable, repeated
 from diva.streaming import LEARN_FROM, Window
 
@@ -83,6 +85,26 @@ def test_values_that_are_kept_come_back_the_same(dtype):
     values = np.array([[0, 1], [1, 0]], dtype=dtype)
     assert torch.from_numpy(keepable(values)).dtype in (torch.uint8, torch.float32, torch.float64)
     np.testing.assert_array_equal(keepable(values), values)
+
+
+# --- doubt
+
+
+def codes(*log_vars):
+    return Codes(torch.zeros(len(log_vars), 2), torch.tensor(log_vars, dtype=torch.float32)[:, None].expand(-1, 2))
+
+
+def test_only_codes_that_are_less_sure_than_usual_are_doubted():
+    doubt = Doubt.of(codes(-1, 1))
+    assert (doubt.mean, doubt.std) == (0.0, 1.0)
+    np.testing.assert_allclose(doubt.penalty(codes(-3, 0, 2)), [0, 0, 2])
+
+
+def test_doubt_of_two_batches_is_that_of_both():
+    first, second = codes(0, 1, 2), codes(5)
+    joint, both = Doubt.of(first).joined(Doubt.of(second), share=0.25), Doubt.of(codes(0, 1, 2, 5))
+    assert joint.mean == pytest.approx(both.mean)
+    assert joint.std == pytest.approx(both.std)
 
 
 # --- samples that wait

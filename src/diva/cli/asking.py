@@ -115,16 +115,15 @@ def _write_predictions(model: DIVA, data: OpenedData, out: Path) -> tuple[NDArra
     with TableWriter(out) as table:
         for start in range(0, len(data.source), PREDICTED_AT_ONCE):
             index = np.arange(start, min(start + PREDICTED_AT_ONCE, len(data.source)))
-            codes = model.transform(PartOfSource(data.source, index))
+            codes, score = model._codes_and_scores(PartOfSource(data.source, index))
             proba = model.mixture_.predict_proba(codes, level="component")
             component = proba.argmax(axis=1)
             cluster = groups[component]  # as predict has it
             probability = np.where(groups == cluster[:, None], proba, 0.0).sum(axis=1)
-            density = model.mixture_.score_samples(codes)
-            novel = density < model.novelty_threshold_
+            novel = score < model.novelty_threshold_
             clusters.append(model.cluster_ids_[cluster])
             rows: dict[str, Any] = {"sample": index if data.sample_names is None else [data.sample_names[i] for i in index]}
-            rows |= {"cluster": clusters[-1], "component": component, "probability": probability, "log_density": density}
+            rows |= {"cluster": clusters[-1], "component": component, "probability": probability, "log_density": score}
             table.write(rows | {"novel": novel})
             n_novel += int(novel.sum())
     return np.concatenate(clusters), n_novel
