@@ -14,6 +14,7 @@ ORDER = (
     "diva_ablation",
     "diva_threads",
     "incremental",
+    "novelty",
     "traceability",
     "births_and_merges",
     "shuffle",
