@@ -237,7 +237,7 @@ def _curve(name: str, epoch: EpochRecord, n_digits: int) -> Row:
 def shuffle() -> None:
     """The paper's algorithm with and without shuffles."""
     rows = []
-    for seed in SEEDS[:2]:
+    for seed in SEEDS[:1]:
         data = images(seed)
         for shuffles in (True, False):
             PRESETS["paper"] = replace(PRESETS["paper"], shuffles=shuffles)
