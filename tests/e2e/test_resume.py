@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,33 +31,15 @@ def make_rows():
 X = make_rows()
 IMAGES = np.random.default_rng(0).random((16, 4, 4))
 
+HERE = str(Path(__file__).parent)
 SCRIPT = """
-import importlib.util, json, os, signal, sys, time
+import importlib.util, json, os, sys, time
 import torch
+from sudden_death import die_at
 torch.set_num_threads(1)
 spec = importlib.util.spec_from_file_location("resume_tests", sys.argv[1])
 tests = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(tests)
-
-
-def die_at(how, number):
-    calls = iter(range(1, 10**6))
-    sync, replace = os.fsync, os.replace
-
-    def fsync(descriptor):
-        if how == "sync" and next(calls) == number:
-            os.truncate(descriptor, os.fstat(descriptor).st_size // 2)
-            os.kill(os.getpid(), signal.SIGKILL)
-        sync(descriptor)
-
-    def replacing(*paths):
-        if how != "sync" and next(calls) == number:
-            if how == "after":
-                replace(*paths)
-            os.kill(os.getpid(), signal.SIGKILL)
-        replace(*paths)
-
-    os.fsync, os.replace = fsync, replacing
 
 
 def fit(run_dir, n_epochs, pause, die):
@@ -81,7 +64,7 @@ class Nursery:
     """A process that has imported everything and forks a child for every run: faster than new processes."""
 
     def __enter__(self):
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": HERE}  # for sudden_death
         command = [sys.executable, "-c", SCRIPT, __file__]
         self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         return self
@@ -183,7 +166,7 @@ def n_lines(path):
         pytest.param("after:8", id="between-checkpoint-and-history"),
         pytest.param("after:10", id="between-the-last-checkpoint-and-its-history"),
         pytest.param("before:12", id="before-the-model"),
-        pytest.param("sync:7", id="half-a-checkpoint"),
+        pytest.param("torn:7", id="half-a-checkpoint"),
     ],
 )
 def test_a_run_killed_while_it_writes_goes_on(die, tmp_path, undisturbed, nursery):

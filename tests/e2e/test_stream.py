@@ -37,31 +37,13 @@ LATER = DIGITS.data[DIGITS.target >= 3][:190].astype(np.float32)
 BATCHES = ["--batch-size", "20"]  # 9 of them and a rest of 10
 ANSWER = {"sample", "cluster", "probability", "novel"}
 
+HERE = str(Path(__file__).parent)
 SCRIPT = """
-import json, os, signal, sys
+import json, os, sys
 import torch
+from sudden_death import die_at
 torch.set_num_threads(1)
 from diva.cli import app
-
-
-def die_at(how, number):
-    calls = iter(range(1, 10**6))
-    sync, replace = os.fsync, os.replace
-
-    def fsync(descriptor):
-        if how == "sync" and next(calls) == number:
-            os.kill(os.getpid(), signal.SIGKILL)
-        sync(descriptor)
-
-    def replacing(*paths):
-        if how != "sync" and next(calls) == number:
-            if how == "after":
-                replace(*paths)
-            os.kill(os.getpid(), signal.SIGKILL)
-        replace(*paths)
-
-    os.fsync, os.replace = fsync, replacing
-
 
 for line in sys.stdin:
     arguments, die = json.loads(line)
@@ -80,7 +62,7 @@ class Nursery:
     """A process that has imported everything and forks a child for every command: faster than new processes."""
 
     def __enter__(self):
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": HERE}  # for sudden_death
         self.process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
