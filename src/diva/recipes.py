@@ -50,8 +50,9 @@ class Recipe:
         As in DPMixture.
     n_laps : int
         Laps of the mixture after an epoch, T in Algorithm 1.
-    birth_targets : int or None
-        Components that may be split in one lap; all of them if None, a single one in the paper.
+    birth_rows : int or None
+        Codes that the births of a lap are planned on, drawn from all; with few, only births that matter are seen to pay, and K
+        settles. None: as many as each component needs.
     min_new_mass : float
         Fewest samples a new component may have.
     shuffles : bool
@@ -84,7 +85,7 @@ class Recipe:
     concentration: float = 5.0
     covariance_scale: float = 0.1
     n_laps: int = 5
-    birth_targets: int | None = None
+    birth_rows: int | None = None
     min_new_mass: float = 1.0
     shuffles: bool = True
     max_components: int = 200
@@ -167,7 +168,7 @@ PRESETS = {
         final_covariance_type="diag",
         final_refit=False,
         n_laps=2,
-        birth_targets=1,
+        birth_rows=1800,
         min_new_mass=20.0,
         views=None,
         grouping=None,
@@ -192,11 +193,11 @@ def recipe_from_plain(plain: dict[str, Any]) -> Recipe:
     for name, allowed in choices.items():
         if getattr(recipe, name) not in allowed:
             raise ValueError(f"{name} should be one of {allowed}, is {getattr(recipe, name)!r}")
-    if recipe.birth_targets is not None and (type(recipe.birth_targets) is not int or recipe.birth_targets < 1):
-        raise ValueError(f"birth_targets should be a whole number or None, is {recipe.birth_targets!r}")
+    if recipe.birth_rows is not None and (type(recipe.birth_rows) is not int or recipe.birth_rows < 1):
+        raise ValueError(f"birth_rows should be a whole number or None, is {recipe.birth_rows!r}")
     if not isinstance(recipe.min_new_mass, int | float) or not 0 <= recipe.min_new_mass < math.inf:
         raise ValueError(f"min_new_mass should be a number, is {recipe.min_new_mass!r}")
     for field in fields(Recipe):
-        if getattr(recipe, field.name) is None and field.name not in ("n_epochs", "birth_targets", "views", "grouping"):
+        if getattr(recipe, field.name) is None and field.name not in ("n_epochs", "birth_rows", "views", "grouping"):
             raise ValueError(f"{field.name} is missing")
     return recipe

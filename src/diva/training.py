@@ -325,7 +325,8 @@ def fit_prior(learner: Learner, course: Course, z: Tensor) -> MixtureFit:
         )
     moves: list[Move] = [Merge(), Delete(), *([Shuffle()] if recipe.shuffles else [])]
     if recipe.buffered_codes or schedule.allows_births(learner.position):
-        birth = Birth(min_mass=recipe.min_new_mass, max_components=recipe.max_components, max_targets=recipe.birth_targets)
+        share = 1.0 if recipe.birth_rows is None else min(1.0, recipe.birth_rows / len(z))
+        birth = Birth(min_mass=recipe.min_new_mass, max_components=recipe.max_components, collected_share=share)
         moves.insert(0, birth)
     learner.prior, fit = update_mixture(prior, z, moves, recipe.n_laps, learner.rng)
     learner.next_component_id = fit.state.next_id

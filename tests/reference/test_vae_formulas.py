@@ -524,7 +524,7 @@ def algorithm_1(vae, x, recipe, seed):
             zeros = torch.zeros(mean.shape[1], dtype=torch.float64)
             family = NormalGamma(zeros, 1e-4, len(zeros) + 2.0, zeros + 0.1 * len(zeros))
             state = MixtureState.start(family, 5.0)
-        moves = [Birth(min_mass=20.0, max_targets=1), Merge(), Delete(), Shuffle()]
+        moves = [Birth(min_mass=20.0), Merge(), Delete(), Shuffle()]
         batches = FramedBatches(codes, frame, torch.device("cpu"))
         state = fit_mixture(batches, state.forgetting_data(), rng, moves, max_laps=2).state.with_memo_as_past()
         numbers.append(state.n_components)

@@ -179,3 +179,9 @@ def test_a_recipe_needs_all_its_fields_and_no_others(change):
         recipe_from_plain(plain)
     with pytest.raises(ValueError, match="all its fields"):
         recipe_from_plain([])
+
+
+@pytest.mark.parametrize("rows", [0, -3, 2.5, "many", True])
+def test_births_are_planned_on_a_whole_number_of_codes(rows):
+    with pytest.raises(ValueError, match="birth_rows should be a whole number or None"):
+        recipe_from_plain(asdict(Recipe()) | {"birth_rows": rows})

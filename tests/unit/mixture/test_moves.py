@@ -1,9 +1,17 @@
+import itertools
+
+import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from diva.data import ArrayBatches
+from diva.mixture.frame import FramedBatches, measure
 from diva.mixture.gaussian import make_family
+from diva.mixture.laps import fit_mixture
 from diva.mixture.local import summarize
+from diva.mixture.moves import Birth, Delete, Merge, Shuffle
 from diva.mixture.moves.base import Agenda, Edit, Proposal, joint_entropy_floor, try_proposal, x_log_x
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
@@ -117,3 +125,19 @@ def test_what_failed_rests_until_its_mass_has_changed():
     assert not agenda.rests(("birth", 3), 94.0)
     assert not agenda.rests(("birth", 4), 100.0)
     assert not agenda.rests(("merge", 3), 100.0)
+
+
+# --- births
+
+
+@pytest.mark.parametrize(("collected_share", "fewest", "most"), [(1.0, 12, 12), (0.05, 1, 4)])
+def test_births_that_see_few_codes_are_few(collected_share, fewest, most):
+    """A child needs ``min_mass`` of the codes that its birth was planned on, so K follows what is collected."""
+    rng = np.random.default_rng(0)
+    z = np.concatenate([rng.normal(c, 0.1, size=(100, 2)) for c in itertools.product(range(4), range(3))])
+    frame = measure(ArrayBatches(z)).frame
+    family = make_family("diag", torch.zeros(2).double(), torch.full((2,), 0.1).double())
+    birth = Birth(min_mass=20.0, collected_share=collected_share)
+    batches = FramedBatches(ArrayBatches(z), frame, torch.device("cpu"))
+    fit = fit_mixture(batches, MixtureState.start(family, 5.0), rng, moves=[birth, Merge(), Delete(), Shuffle()])
+    assert fewest <= fit.state.n_components <= most

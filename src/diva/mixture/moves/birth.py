@@ -30,22 +30,22 @@ class Birth:
         Components created for each one that is split, before siblings are joined again.
     n_collected : int
         Samples collected for each component, at least, if it has so many.
+    collected_share : float
+        Chance of a code to be collected at all: births are planned on this share of a component's data, at most.
     n_steps : int
         Restricted variational steps of the creation, at most.
     min_mass : float
         Children with less mass are folded into their siblings.
     max_components : int
         No birth goes beyond this many components.
-    max_targets : int, optional
-        Components that may be split in one lap, the heaviest first; all by default, one in the paper.
     """
 
     n_fresh: int = 5
     n_collected: int = 1000
+    collected_share: float = 1.0
     n_steps: int = 10
     min_mass: float = 1.0
     max_components: int = 200
-    max_targets: int | None = None
 
     def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> BirthStudy:
         """Create children for what was collected, and choose what to collect next."""
@@ -72,8 +72,6 @@ class Birth:
             and (not state.memo or state.total.counts[k] > 2 * self.min_mass)
             and not agenda.rests(("birth", component), float(state.total.counts[k]))
         ]
-        if self.max_targets is not None:
-            wanted = sorted(wanted, key=lambda k: -float(state.total.counts[k]))[: self.max_targets]
         return BirthStudy(state, adoptions, wanted, self, agenda, np.random.default_rng(seed))
 
 
@@ -232,12 +230,12 @@ def _join_siblings(
 
 
 class _Samplers:
-    """Fair samples of codes for several components: at least ``size`` each if so many come, and at most twice that."""
+    """Fair samples of codes for several components: ``n_collected`` each if so many come, and at most twice that."""
 
-    def __init__(self, size: int, expected: Tensor, rng: np.random.Generator) -> None:
-        self._size, self._rng = size, rng
+    def __init__(self, options: Birth, expected: Tensor, rng: np.random.Generator) -> None:
+        self._size, self._rng = options.n_collected, rng
         # draw a little more than is needed of what is expected; should more come, the sample is thinned
-        self._chance = (1.3 * size / expected.clamp_min(1.0)).clamp_max(1.0).float()
+        self._chance = (1.3 * self._size / expected.clamp_min(1.0)).clamp_max(options.collected_share).float()
         self._found: list[list[tuple[Tensor, Tensor]]] = [[] for _ in expected]
 
     def offer(self, z: Tensor, weights: Tensor, eligible: Tensor) -> None:
@@ -286,7 +284,7 @@ class _Adoption:
         order = [children.heir, *(j for j in range(len(children)) if j != children.heir)]
         self._n_children = len(children)
         self._scores = Linear(children.scores.coef[:, order], children.scores.offset[order])
-        self._samplers = _Samplers(options.n_collected, children.masses[order], rng)
+        self._samplers = _Samplers(options, children.masses[order], rng)
         self._deltas: list[SuffStats] = []
         self._current = self._blank()
 
@@ -359,7 +357,7 @@ class BirthStudy:
         self._wanted = [(state.ids[k], float(state.total.counts[k])) for k in wanted]
         self._columns = torch.tensor(wanted, dtype=torch.long, device=state.total.counts.device)
         present = state.total.counts - state.past.counts if state.memo else torch.ones_like(state.total.counts)
-        self._samplers = _Samplers(options.n_collected, present[self._columns], rng)
+        self._samplers = _Samplers(options, present[self._columns], rng)
 
     @property
     def precise(self) -> bool:
