@@ -524,7 +524,8 @@ def algorithm_1(vae, x, recipe, seed):
             zeros = torch.zeros(mean.shape[1], dtype=torch.float64)
             family = NormalGamma(zeros, 1e-4, len(zeros) + 2.0, zeros + 0.1 * len(zeros))
             state = MixtureState.start(family, 5.0)
-        moves = [Birth(min_mass=20.0), Merge(), Delete(), Shuffle()]
+        share = min(1.0, recipe.birth_rows / len(x))
+        moves = [Birth(min_mass=20.0, collected_share=share), Merge(), Delete(), Shuffle()]
         batches = FramedBatches(codes, frame, torch.device("cpu"))
         state = fit_mixture(batches, state.forgetting_data(), rng, moves, max_laps=2).state.with_memo_as_past()
         numbers.append(state.n_components)
@@ -532,10 +533,12 @@ def algorithm_1(vae, x, recipe, seed):
 
 
 @pytest.mark.parametrize(
-    ("weight", "assignment", "n_epochs"), [(1e-4, "soft", 1), (1e-4, "soft", 2), (0.1, "soft", 3), (0.1, "hard", 3)]
+    ("weight", "assignment", "n_epochs", "birth_rows"),
+    [(1e-4, "soft", 1, 1800), (1e-4, "soft", 2, 1800), (0.1, "soft", 3, 1800), (0.1, "hard", 3, 1800), (0.1, "soft", 3, 80)],
 )
-def test_fit_epochs_is_algorithm_1(weight, assignment, n_epochs):
+def test_fit_epochs_is_algorithm_1(weight, assignment, n_epochs, birth_rows):
     recipe = replace(PRESETS["paper"], n_epochs=n_epochs, batch_size=24, latent_dim=4, kl_weight=weight, assignment=assignment)
+    recipe = replace(recipe, birth_rows=birth_rows)
     source = ArraySource(three_kinds_of_images())
     samples = DoubleSamples(source, scaling_for(source, None))
     course = Course(recipe, samples, None, None, torch.device("cpu"), None, lambda *_: None)
