@@ -15,6 +15,7 @@ from torch import nn
 
 from diva.checks import plain_param
 from diva.data import Samples
+from diva.mixture.threads import one_thread_if_small
 from diva.networks import ConvDecoder, ConvEncoder, GaussianNLL, MLPDecoder, MLPEncoder, SquaredError
 from diva.recipes import PRESETS, Recipe
 from diva.training import FIRST_VARIANCE, Course, Learner
@@ -169,6 +170,14 @@ def _check_own_networks(vae: VAE, course: Course) -> None:
         )
     if back.shape != x.shape:
         raise ValueError(f"The decoder should return shape {tuple(x.shape)}, the input's, got {tuple(back.shape)}.")
+
+
+@contextmanager
+def learning_from(samples: Samples) -> Iterator[None]:
+    """Denormals are flushed, torch's own generator is left as it was, and little data have one thread."""
+    n_numbers = len(samples) * samples.scaling.n_numbers
+    with flushed_denormals(), torch.random.fork_rng(devices=[]), one_thread_if_small(n_numbers):
+        yield
 
 
 @contextmanager

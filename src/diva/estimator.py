@@ -21,7 +21,16 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from diva.archive import Archive, write_archive
-from diva.building import RECIPE_PARAMETERS, flushed_denormals, make_learner, make_recipe, make_vae, make_views, seed_of
+from diva.building import (
+    RECIPE_PARAMETERS,
+    flushed_denormals,
+    learning_from,
+    make_learner,
+    make_recipe,
+    make_vae,
+    make_views,
+    seed_of,
+)
 from diva.checkpoints import RunFolder, fingerprint, learner_from_archive, parts_with
 from diva.checks import plain_param, resolve_device
 from diva.clusters import teach
@@ -146,7 +155,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     device : str, default="auto"
         As torch names it.
     random_state : int, RandomState or None, default=None
-        Same seed, data, machine and number of threads: same numbers, bit for bit.
+        Same seed, data, machine and number of threads: same numbers, bit for bit. On small data (up to 131,072 numbers) on any
+        number of threads.
     verbose : bool, default=False
         Print a line for every epoch.
 
@@ -318,7 +328,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             self._scaling = scaling_for(source, self.image_shape)
         samples = self._samples(X) if goes_on else Samples(source, self._scaling)
         held_out = None if validation is None else self._samples(validation)
-        with flushed_denormals(), torch.random.fork_rng(devices=[]):
+        with learning_from(samples):
             memory = None
             if goes_on:
                 course, memory = course_with_all(self, samples, held_out)
@@ -360,7 +370,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     def _partial_fit(self, X: Any) -> Self:
         started = time.perf_counter()
         samples, stream, n_moves = self._samples(X), self._stream, len(self.lineage_)
-        with flushed_denormals(), torch.random.fork_rng(devices=[]):
+        with learning_from(samples):
             novel = self._novel_among(samples)
             verdict: Verdict = stream.window.judge(samples.source, novel)
             learns = self.adapt is True or (self.adapt == "auto" and verdict == "learn")
@@ -692,7 +702,6 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         model._variance = float(document["variance"])
         if not model._variance > 0 or min(model._item_shape, default=0) < 1:
             raise ValueError("sizes and variance should be positive")
-        n_numbers = math.prod(model._scaling.input_shape)
         model._scaling.check()
         if not all(isinstance(document[name], list) for name in ("feature_names", "history", "training_lineage")):
             raise TypeError("names and records should be lists")
@@ -701,7 +710,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         model._preparation = Preparation(**steps) if steps else None
         if model._preparation is not None:
             model._preparation.check(n_features)
-        if (n_features if model._preparation is None else model._preparation.n_features_out(n_features)) != n_numbers:
+        n_prepared = n_features if model._preparation is None else model._preparation.n_features_out(n_features)
+        if n_prepared != model._scaling.n_numbers:
             raise ValueError("samples and network input have different sizes")
         model.n_features_in_ = n_features
         if document["feature_names"]:

@@ -148,7 +148,7 @@ class Course:
     @property
     def n_numbers(self) -> int:
         """Numbers in a sample, d."""
-        return math.prod(self.samples.scaling.input_shape)
+        return self.samples.scaling.n_numbers
 
 
 def fit_epochs(

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
@@ -199,6 +200,27 @@ def test_same_seed_same_numbers_bit_for_bit(data, params):
     assert_same(first, second, data)
     np.testing.assert_array_equal(first.sample(5)[0], second.sample(5)[0])
     assert_same(first.partial_fit(data + 0.01), second.partial_fit(data + 0.01), data)
+
+
+@pytest.fixture
+def set_threads():
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("n_threads", [2, 3])
+def test_little_data_give_the_same_numbers_on_any_number_of_threads(set_threads, n_threads):
+    digits = load_digits().images[:600]
+    models = []
+    for n in (1, n_threads):
+        set_threads(n)
+        models.append(DIVA(n_epochs=3, latent_dim=4, random_state=0).fit(digits))
+        assert torch.get_num_threads() == n
+    first, second = (model.vae_.state_dict() for model in models)
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+    np.testing.assert_array_equal(models[0].labels_, models[1].labels_)
 
 
 def test_same_seed_same_numbers_with_dropout_in_an_encoder_of_ones_own():

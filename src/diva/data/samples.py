@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -180,6 +181,11 @@ class Scaling:
         return len(self.input_shape) == 3
 
     @property
+    def n_numbers(self) -> int:
+        """Numbers in a sample."""
+        return math.prod(self.input_shape)
+
+    @property
     def value_range(self) -> tuple[float, float]:
         """Raw numbers that become -1 and 1: of images, darkest and brightest."""
         offset, unit = float(self.offset[0]), float(self.unit[0])
@@ -187,10 +193,9 @@ class Scaling:
 
     def check(self) -> None:
         """Raise ValueError if it is no scaling."""
-        n_numbers = int(np.prod(self.input_shape))
         for name, value in (("offset", self.offset), ("unit", self.unit)):
-            if value.dtype != torch.float64 or tuple(value.shape) not in ((1,), (n_numbers,)):
-                raise ValueError(f"{name} of the scaling should be float64 of shape (1,) or ({n_numbers},)")
+            if value.dtype != torch.float64 or tuple(value.shape) not in ((1,), (self.n_numbers,)):
+                raise ValueError(f"{name} of the scaling should be float64 of shape (1,) or ({self.n_numbers},)")
         if not bool((self.unit > 0).all()) or len(self.input_shape) not in (1, 3) or min(self.input_shape) < 1:
             raise ValueError("units of the scaling and sizes of the input should be positive")
 
