@@ -20,7 +20,7 @@ from diva.networks import ConvDecoder, ConvEncoder, GaussianNLL, MLPDecoder, MLP
 from diva.recipes import PRESETS, Recipe
 from diva.training import FIRST_VARIANCE, Course, Learner
 from diva.vae import VAE
-from diva.views import AffineViews, MaskedViews, Views
+from diva.views import AffineViews, MaskedViews, PhotoViews, Views
 
 if TYPE_CHECKING:
     from diva.estimator import DIVA
@@ -76,11 +76,12 @@ def make_views(model: DIVA, recipe: Recipe, samples: Samples) -> Views | None:
         _check_own_views(model.augmentation, samples)
         return model.augmentation
     name = recipe.views if model.augmentation == "auto" else model.augmentation
-    if name in ("affine", "affine+flip") and not samples.scaling.is_image:
+    if name in ("affine", "affine+flip", "photo") and not samples.scaling.is_image:
         raise ValueError(f'augmentation="{name}" is for images, but the samples are rows. Pass image_shape, or use "mask".')
     views: dict[str | None, Views | None] = {
         "affine": AffineViews(),
         "affine+flip": AffineViews(flip=True),
+        "photo": PhotoViews(),
         "mask": MaskedViews(),
         None: None,
     }

@@ -118,10 +118,11 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Laps of the mixture after an epoch.
     max_components : int, optional
         Most components the mixture may have.
-    augmentation : {"auto", "affine", "affine+flip", "mask", None} or callable, default="auto"
+    augmentation : {"auto", "affine", "affine+flip", "photo", "mask", None} or callable, default="auto"
         How samples may be moved and stay of their kind: "affine" turns, shears, zooms and shifts images, "affine+flip"
-        mirrors them as well, "mask" leaves features of rows out. A callable takes a batch as the network sees it
-        (images: channels first, from -1 to 1) and a torch.Generator, and returns a batch of the same shape.
+        mirrors them as well, "photo" mirrors them, changes their light and moves them less far, "mask" leaves features of
+        rows out. A callable takes a batch as the network sees it (images: channels first, from -1 to 1) and a
+        torch.Generator, and returns a batch of the same shape.
     n_views : int, optional
         Views that vote on where a sample belongs.
     grouping : {"auto", "walk", None}, default="auto"

@@ -36,7 +36,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 }
 LARGEST = 10**9  # of any count; more is a mistake
 WIDEST = 10**6  # layer of a network
-AUGMENTATIONS = ("auto", "affine", "affine+flip", "mask", None)
+AUGMENTATIONS = ("auto", "affine", "affine+flip", "photo", "mask", None)
 
 
 def check_params(model: Any) -> None:

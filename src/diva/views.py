@@ -57,6 +57,39 @@ class AffineViews:
 
 
 @dataclass(frozen=True)
+class TonedViews:
+    """Images in another light: what is between black and white becomes darker or brighter at random, black and white stay.
+
+    Attributes
+    ----------
+    gamma : float
+        Largest exponent of brightness, counted from 0 to 1; the smallest is its inverse.
+    """
+
+    gamma: float = 2.0
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Change the light on images (n, C, H, W) between -1 and 1, each in its own way."""
+        u = torch.rand(len(x), 1, 1, 1, generator=generator, device=generator.device).to(x.device) * 2 - 1
+        return ((x.clamp(-1.0, 1.0) + 1) / 2).pow(self.gamma**u) * 2 - 1
+
+
+@dataclass(frozen=True)
+class PhotoViews:
+    """Photographs of things that stand upright in the middle: mirrored, in another light, and moved a little.
+
+    Their light says little about their kind, and details that tell them apart are blurred by strong turns and shears.
+    """
+
+    tone: TonedViews = TonedViews()
+    move: AffineViews = AffineViews(rotate=15.0, shear=0.15, scale=0.12, shift=0.075, flip=True)
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Move images (n, C, H, W) between -1 and 1, each in its own way."""
+        return self.move(self.tone(x, generator), generator)
+
+
+@dataclass(frozen=True)
 class MaskedViews:
     """Rows with features left out, some with few and some with nearly all: for data nobody knows how to augment.
 

@@ -324,8 +324,10 @@ PICTURES = [
     pytest.param(fit(IMAGES, preset="features"), WORKS, id="images-as-features"),
     pytest.param(fit(X, augmentation="affine"), (ValueError, "affine"), id="affine-views-of-rows"),
     pytest.param(fit(X, augmentation="affine+flip"), (ValueError, "affine"), id="affine-flip-views-of-rows"),
+    pytest.param(fit(X, augmentation="photo"), (ValueError, "photo"), id="photo-views-of-rows"),
     pytest.param(fit(IMAGES, augmentation="mask"), WORKS, id="masked-images"),
     pytest.param(fit(IMAGES, augmentation="affine+flip"), WORKS, id="flipped-images"),
+    pytest.param(fit(IMAGES, augmentation="photo"), WORKS, id="images-in-another-light"),
 ]
 
 SETS = [

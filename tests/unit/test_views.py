@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from diva.views import AffineViews, MaskedViews
+from diva.views import AffineViews, MaskedViews, PhotoViews, TonedViews
 
 STILL = AffineViews(rotate=0.0, shear=0.0, scale=0.0, shift=0.0)
 SHAPES = pytest.mark.parametrize("shape", [(16, 16), (12, 20)])
@@ -39,7 +39,7 @@ def test_no_amplitude_no_move(shape, channels):
     torch.testing.assert_close(STILL(x, seeded()), x, rtol=0.0, atol=1e-5)
 
 
-@pytest.mark.parametrize("views", [AffineViews(), AffineViews(flip=True), MaskedViews()])
+@pytest.mark.parametrize("views", [AffineViews(), AffineViews(flip=True), TonedViews(), PhotoViews(), MaskedViews()])
 def test_same_generator_same_views(views):
     x = images()
     before = x.clone()
@@ -51,7 +51,7 @@ def test_same_generator_same_views(views):
     assert first.dtype == x.dtype
 
 
-@pytest.mark.parametrize("views", [AffineViews(), MaskedViews()])
+@pytest.mark.parametrize("views", [AffineViews(), TonedViews(), PhotoViews(), MaskedViews()])
 def test_views_follow_one_another(views):
     generator = seeded()
     assert not torch.equal(views(images(), generator), views(images(), generator))
@@ -85,6 +85,34 @@ def test_flip_mirrors_about_half(shape):
     same = (moved - x).abs().amax((1, 2, 3)) < 1e-5
     assert bool((mirrored ^ same).all())
     assert abs(int(mirrored.sum()) - 200) < 4 * 10
+
+
+def test_light_is_a_power_of_brightness():
+    brightness = torch.tensor([0.0, 0.2, 0.5, 0.8, 1.0])
+    x = (brightness * 2 - 1).expand(400, 1, 1, 5)
+    toned = (TonedViews(gamma=3.0)(x, seeded())[:, 0, 0] + 1) / 2
+    assert bool((toned[:, 0] == 0).all() and (toned[:, 4] == 1).all())
+    exponents = toned[:, 1:4].log() / brightness[1:4].log()  # one for all pixels of an image
+    torch.testing.assert_close(exponents, exponents[:, 1:2].expand_as(exponents), rtol=1e-3, atol=0.0)
+    assert 2.9 < float(exponents.max()) <= 3.001
+    assert 2.9 < 1 / float(exponents.min()) <= 3.001
+    assert float(exponents[:, 0].log().mean()) == pytest.approx(0.0, abs=4 * math.log(3) / math.sqrt(3 * 400))
+
+
+def test_light_of_what_is_out_of_range_stays_in_it():
+    toned = TonedViews()(torch.tensor([-7.0, -1.0, 1.0, 9.0]).expand(5, 2, 3, 4), seeded())
+    assert toned.tolist() == torch.tensor([-1.0, -1.0, 1.0, 1.0]).expand(5, 2, 3, 4).tolist()
+
+
+def test_a_photograph_changes_its_light_and_moves():
+    x = images(20)
+    assert torch.equal(PhotoViews(move=STILL)(x, seeded()), STILL(TonedViews()(x, seeded()), seeded()))
+    dark = torch.full((400, 1, 8, 8), -1.0)
+    dark[:, :, 2:6, 2:6] = 1.0  # black and white have no light to change
+    moved = PhotoViews()(dark, seeded())
+    assert float((moved - dark).abs().amax((1, 2, 3)).min()) > 1e-3
+    maps = linear_parts(PhotoViews(tone=TonedViews(gamma=1.0)).move, 16, 16)
+    assert float(torch.linalg.det(maps).min()) < 0 < float(torch.linalg.det(maps).max())
 
 
 def test_nothing_is_mirrored_unless_asked():

@@ -69,7 +69,7 @@ def fit(
     Examples
       diva fit digits
       diva fit measurements.csv --label-column kind --out runs/measurements
-      diva fit photos/ --image-size 32,32 --augmentation affine+flip
+      diva fit photos/ --image-size 32,32 --augmentation photo
       diva fit features.parquet --columns a,b,c --n-epochs 30 --random-state 1
     """
     with for_people():
