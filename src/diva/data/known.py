@@ -170,7 +170,7 @@ CATALOG = {
             "H. Xiao, K. Rasul, R. Vollgraf: Fashion-MNIST, arXiv:1708.07747, 2017",
             (Layout("fashion_mnist", layouts.IDX_FILES, layouts.read_idx_folder),),
             FASHION_MNIST_FILES,
-            {"augmentation": "photo"},
+            {"augmentation": "affine+flip"},
             CLOTHES,
         ),
         DatasetInfo(
@@ -269,7 +269,7 @@ CATALOG = {
                     md5="c32a1d4ab5d03f1284b67883e8d87530",
                 ),
             ),
-            {"augmentation": "photo"},
+            {"augmentation": "affine+flip"},
             OBJECTS,
         ),
         DatasetInfo(
