@@ -15,9 +15,9 @@ from torch import nn
 
 from diva.checks import plain_param
 from diva.data import Samples
-from diva.mixture.threads import one_thread_if_small
 from diva.networks import ConvDecoder, ConvEncoder, GaussianNLL, MLPDecoder, MLPEncoder, SquaredError
 from diva.recipes import PRESETS, Recipe
+from diva.threads import one_thread_if_small
 from diva.training import FIRST_VARIANCE, Course, Learner
 from diva.vae import VAE
 from diva.views import AffineViews, MaskedViews, PhotoViews, Views

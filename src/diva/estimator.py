@@ -156,8 +156,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     device : str, default="auto"
         As torch names it.
     random_state : int, RandomState or None, default=None
-        Same seed, data, machine and number of threads: same numbers, bit for bit. On small data (up to 131,072 numbers) on any
-        number of threads.
+        Same seed, data, machine and number of threads: same numbers, bit for bit. On small data (fewer than 131,072 numbers) on
+        any number of threads.
     verbose : bool, default=False
         Print a line for every epoch.
 

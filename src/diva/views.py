@@ -79,6 +79,13 @@ class PhotoViews:
     """Photographs of things that stand upright in the middle: mirrored, in another light, and moved a little.
 
     Their light says little about their kind, and details that tell them apart are blurred by strong turns and shears.
+
+    Attributes
+    ----------
+    tone : TonedViews
+        Changes the light, first.
+    move : AffineViews
+        Mirrors and moves, less far than for images that may be turned at will.
     """
 
     tone: TonedViews = TonedViews()

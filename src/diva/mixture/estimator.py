@@ -32,7 +32,7 @@ from diva.mixture.saving import mixture_from_archive, mixture_to_archive, record
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import concat
 from diva.mixture.sticks import expected_weights, stick_posterior
-from diva.mixture.threads import one_thread, threads_for
+from diva.threads import one_thread, threads_for
 
 Level = Literal["cluster", "component"] | int
 

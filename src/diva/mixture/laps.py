@@ -13,7 +13,7 @@ from diva.mixture.local import Block, visit
 from diva.mixture.moves import Agenda, Birth, Delete, Merge, Move, MoveRecord, Shuffle
 from diva.mixture.moves.base import Study, try_candidates
 from diva.mixture.state import MixtureState
-from diva.mixture.threads import one_thread
+from diva.threads import one_thread
 
 DEFAULT_MOVES: tuple[Move, ...] = (Birth(), Merge(), Delete(), Shuffle())
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from diva.mixture.gaussian import GaussianFamily, Linear
 from diva.mixture.stats import SuffStats
-from diva.mixture.threads import threads_for
+from diva.threads import threads_for
 
 # numbers of one chunk that should stay in a core's cache between the two products
 CHUNK_NUMBERS = 1 << 21

@@ -49,7 +49,7 @@ def one_thread_if_small(n_numbers: int) -> Iterator[None]:
     """Learn from little data on one thread alone: the result is then the same on any number of cores.
 
     With several threads sums come out in another order, and over thousands of steps the last digits grow until clusters
-    differ. On little data a second thread saves a fifth of the time; this is worth more.
+    differ. On little data a second thread saves about a quarter of the time; this is worth more.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1 if n_numbers < LARGE else before)
