@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -12,12 +14,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
+from sklearn.cluster import MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from torch.nn import functional
 
 from diva.codes import encode
-from diva.grouping import Walk, extend, neighbour_walk
+from diva.grouping import Walk, choose_resolution, communities, extend, join, neighbour_walk
 from diva.mixture.estimator import Carried, DPMixture
 from diva.sharpening import Teacher
 from diva.training import Course, Learner
@@ -26,6 +29,12 @@ Weights: TypeAlias = NDArray[np.float64]
 
 MIXTURE_ROWS = 60_000  # codes that clusters are found on, at most
 WALK_ROWS = 20_000
+VOTE_ROWS = 2_500  # at a time: there are hundreds of components on a jury
+JURY_CODES = 20_000  # that a jury needs: mixtures that start from k-means are worse on less, where births cost little
+N_OPINIONS = 6  # mixtures on a jury: each ends in an optimum of its own, and what all agree on is no whim of one
+N_CENTRES = 100  # that an opinion starts from; finer components group better, and those that are not needed are merged
+OPINION_LAPS = 15  # enough to group by
+JURY_RESOLUTION = 1.3  # times that of one mixture: that opinions differ about borders adds to the flow between clusters
 DRAWS_EACH = 32  # of a component, to see which cluster it is in
 
 
@@ -46,6 +55,10 @@ class SeenCodes:
     def all(self) -> tuple[Tensor, ...]:
         """Clean codes first."""
         return (self.clean, *self.moved)
+
+    def take(self, rows: NDArray[np.int64]) -> SeenCodes:
+        """Codes of some of the samples."""
+        return SeenCodes(self.clean[rows], tuple(z[rows] for z in self.moved))
 
 
 def see(learner: Learner, course: Course) -> SeenCodes:
@@ -80,14 +93,13 @@ def find_clusters(
     rows = np.sort(_choose(len(codes.all) * len(codes.clean), MIXTURE_ROWS, learner.rng))
     X = torch.cat(codes.all).numpy()[rows]
     weights = None if weights is None else np.tile(weights, len(codes.all))[rows]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a few laps more or less do not matter here
+    with _few_laps_will_do():
         if carried is None:
             mixture.fit(X, sample_weight=weights)
         else:
             mixture._fit_carried(X, weights, carried)
     if course.recipe.grouping:
-        mixture.regroup(walk_of(codes, mixture, learner.rng))
+        mixture.regroup(walk_of(codes, [mixture], learner.rng))
     return mixture
 
 
@@ -98,35 +110,133 @@ def fill_clusters(
 
     Parameters are those of ``find_clusters``.
     """
-    assert learner.teacher is not None
-    labels = head_proba(learner.teacher, codes, course.device).argmax(1).numpy()
+    judge = last_judge(codes, learner, course)
+    labels = judge(codes).argmax(1).numpy()
     if carried is not None:
         there = SeenCodes(torch.from_numpy(carried.codes), ())
-        carried = replace(carried, labels=head_proba(learner.teacher, there, course.device).argmax(1).numpy())
+        carried = replace(carried, labels=judge(there).argmax(1).numpy())
     mixture = new_mixture(learner, course)
     rows = np.sort(_choose(len(codes.clean), MIXTURE_ROWS, learner.rng))
     X = codes.clean.numpy()[rows]  # clean codes: the density is that of the data
     mixture.fit_clusters(X, labels[rows], None if weights is None else weights[rows], carried=carried)
-    return mixture.regroup(walk_of(codes, mixture, learner.rng), keep_clusters=True)
+    return mixture.regroup(walk_of(codes, [mixture], learner.rng), keep_clusters=True)
 
 
 def teach(learner: Learner, course: Course) -> Teacher | None:
-    """Find clusters as they are now and choose what is sure enough to be taught."""
+    """Find clusters and choose what is sure enough to be taught."""
     codes = see(learner, course)
-    if course.recall is None:
-        mixture = find_clusters(codes, learner, course)
-    else:
-        mixture = find_more(codes, learner, course, count_views=True)
-    if mixture.n_clusters_ < 2:
-        return None
-    proba = torch.stack([torch.from_numpy(mixture.predict_proba(z.numpy())) for z in codes.all]).mean(0)
     clean = codes.clean
-    if course.recall is not None:  # what is gone is taught as well, to the head alone
-        z = course.recall.z
+    if course.recall is not None:
+        mixture = find_more(codes, learner, course, count_views=True)
+        z = course.recall.z  # what is gone is taught as well, to the head alone
         of_draws = torch.from_numpy(mixture._groups(None)[mixture.predict(z.numpy(), level="component")])
+        proba = cluster_proba(mixture, codes)
         proba = torch.cat([proba, functional.one_hot(of_draws, proba.shape[1])])
         clean = torch.cat([clean, z])
+    elif enough_for_jury(codes):
+        proba = call_jury(codes, learner, course).vote(codes)
+    else:
+        proba = cluster_proba(find_clusters(codes, learner, course), codes)
+    if proba.shape[1] < 2:
+        return None
     return Teacher.of(proba, clean, course.recipe.learning_rate, course.device)
+
+
+def last_judge(codes: SeenCodes, learner: Learner, course: Course) -> Callable[[SeenCodes], Tensor]:
+    """Whoever has the last word about clusters: a jury draws better lines than the head, which was there to teach."""
+    teacher = learner.teacher
+    assert teacher is not None
+    if enough_for_jury(codes):
+        return call_jury(codes, learner, course).vote
+    return lambda seen: head_proba(teacher, seen, course.device)
+
+
+def cluster_proba(mixture: DPMixture, codes: SeenCodes) -> Tensor:
+    """Cluster of each sample as one mixture and all its views see it, (n, G)."""
+    return torch.stack([torch.from_numpy(mixture.predict_proba(z.numpy())) for z in codes.all]).mean(0)
+
+
+def enough_for_jury(codes: SeenCodes) -> bool:
+    """Whether there are codes enough for mixtures that start from k-means."""
+    return len(codes.all) * len(codes.clean) >= JURY_CODES
+
+
+@dataclass(frozen=True, eq=False)
+class Jury:
+    """Several mixtures that decide together.
+
+    Attributes
+    ----------
+    mixtures : sequence of DPMixture
+    member : array of shape (J, G)
+        One where a component, of all mixtures one after the other, is in a cluster.
+    """
+
+    mixtures: Sequence[DPMixture]
+    member: NDArray[np.float64]
+
+    def vote(self, codes: SeenCodes) -> Tensor:
+        """Cluster of each sample as all mixtures and all its views see it, (n, G)."""
+        votes = [shared_responsibilities(self.mixtures, part) @ self.member for part in _parts(codes)]
+        return torch.from_numpy(np.concatenate(votes).reshape(len(codes.all), len(codes.clean), -1).mean(0))
+
+
+def call_jury(codes: SeenCodes, learner: Learner, course: Course) -> Jury:
+    """Fit several mixtures and group all their components together.
+
+    Components of different mixtures that hold the same samples end in one cluster, and a sample that they place in different
+    ones is not sure. Clusters that have been taught can be joined, not parted: the encoder has learnt to see each as one.
+    """
+    mixtures = opinions(codes, learner, course)
+    resolution = JURY_RESOLUTION * _resolution_of_one(mixtures[0], codes, learner, course)
+    flow = flow_between(mixtures, codes, learner.rng)
+    if learner.teacher is None:
+        labels = communities(flow, resolution, learner.rng)
+    else:
+        labels = join(flow, homes(mixtures, codes, learner.teacher, course.device), resolution, learner.rng)
+    return Jury(mixtures, np.eye(labels.max() + 1)[labels])
+
+
+def _resolution_of_one(mixture: DPMixture, codes: SeenCodes, learner: Learner, course: Course) -> float:
+    """What the recipe says; else one opinion shows the gaps in the data as well as all, in a fraction of the time."""
+    if course.recipe.resolution != "auto":
+        return course.recipe.resolution
+    chosen = choose_resolution(walk_of(codes, [mixture], learner.rng), learner.rng).best.natural_resolution
+    return chosen if learner.teacher is None else max(chosen, 1.0)  # a gap that was found needs no proof again
+
+
+@torch.no_grad()
+def homes(mixtures: Sequence[DPMixture], codes: SeenCodes, teacher: Teacher, device: torch.device) -> NDArray[np.int64]:
+    """Cluster that the head sees most of each component in, (J,)."""
+    mass = np.zeros((sum(m.n_components_ for m in mixtures), teacher.head.out_features))
+    for z in _parts(codes):
+        mass += shared_responsibilities(mixtures, z).T @ functional.softmax(teacher.head(z.to(device)), dim=1).cpu().numpy()
+    return np.asarray(mass.argmax(1))
+
+
+def opinions(codes: SeenCodes, learner: Learner, course: Course) -> list[DPMixture]:
+    """Mixtures of clean and moved codes, each from a k-means of its own.
+
+    Births from a single component find more likely mixtures, but take several times as long, and are no better to group by.
+    """
+    return [_opinion(torch.cat(codes.all).numpy(), learner, course) for _ in range(N_OPINIONS)]
+
+
+def _opinion(everything: NDArray[np.float32], learner: Learner, course: Course) -> DPMixture:
+    rng = learner.rng
+    X = everything[np.sort(_choose(len(everything), MIXTURE_ROWS, rng))]
+    mixture = new_mixture(learner, course)
+    mixture.births, mixture.max_laps = False, OPINION_LAPS
+    with _few_laps_will_do():
+        n_centres = min(N_CENTRES, course.recipe.max_components)
+        start = MiniBatchKMeans(n_centres, batch_size=4096, n_init=1, random_state=int(rng.integers(2**31))).fit(X).labels_
+        found, components = np.unique(start, return_inverse=True)
+        ids = range(learner.next_component_id, learner.next_component_id + len(found))
+        return mixture._fit_carried(X, None, Carried(X, components, np.ones(len(X)), tuple(ids), ids.stop))
+
+
+def _parts(codes: SeenCodes) -> Iterator[Tensor]:
+    return (part for z in codes.all for part in torch.split(z, VOTE_ROWS))
 
 
 def find_more(codes: SeenCodes, learner: Learner, course: Course, *, count_views: bool) -> DPMixture:
@@ -145,7 +255,7 @@ def find_more(codes: SeenCodes, learner: Learner, course: Course, *, count_views
     mixture = go_on(before, X[np.sort(_choose(len(X), MIXTURE_ROWS, learner.rng))])
 
     def walk() -> Walk:
-        return with_static(walk_of(codes, mixture, learner.rng), mixture, static)
+        return with_static(walk_of(codes, [mixture], learner.rng), mixture, static)
 
     return extend_clusters(before, mixture, walk, learner.rng)
 
@@ -155,8 +265,7 @@ def go_on(before: DPMixture, X: NDArray[np.float32], *, births: bool = True) -> 
     for tidy in (True, False):
         mixture = copy.copy(before)
         mixture.births, mixture.merges, mixture.deletes = births, tidy, tidy
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a few laps more or less do not matter here
+        with _few_laps_will_do():
             mixture.partial_fit(X)
         mixture.births, mixture.merges, mixture.deletes = before.births, before.merges, before.deletes
         cluster_of = dict(zip(before.component_ids_.tolist(), before._groups(None).tolist(), strict=True))
@@ -210,17 +319,33 @@ def head_proba(teacher: Teacher, codes: SeenCodes, device: torch.device) -> Tens
     return torch.stack(votes).mean(0)
 
 
-def walk_of(codes: SeenCodes, mixture: DPMixture, rng: np.random.Generator) -> Walk:
+def shared_responsibilities(mixtures: Sequence[DPMixture], z: Tensor) -> NDArray[np.float64]:
+    """Responsibilities of the components of all mixtures, side by side, (n, J); each mixture has an equal share."""
+    return np.concatenate([m.predict_proba(z.numpy(), level="component") for m in mixtures], axis=1) / len(mixtures)
+
+
+def walk_of(codes: SeenCodes, mixtures: Sequence[DPMixture], rng: np.random.Generator) -> Walk:
     """From views of samples to other views of them; from samples to their nearest neighbours where there are no views.
 
     Both ends of a step are moved, so that components that only clean samples reach do not look set apart.
     """
     chosen = _choose(len(codes.clean), WALK_ROWS, rng)
     seen = codes.moved if len(codes.moved) > 1 else codes.all  # a single view has no other to go to but the clean sample
-    resp = [mixture.predict_proba(z.numpy()[chosen], level="component") for z in seen]
+    resp = [shared_responsibilities(mixtures, z[chosen]) for z in seen]
     if len(resp) == 1:
         return neighbour_walk(codes.clean.numpy()[chosen], resp[0])
     return Walk(np.concatenate(resp), np.concatenate([*resp[1:], resp[0]]))
+
+
+def flow_between(mixtures: Sequence[DPMixture], codes: SeenCodes, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Flow of `walk_of` between the components of all mixtures, (J, J), a part of the samples at a time."""
+    if len(codes.all) == 1:  # neighbours are sought among all samples
+        return walk_of(codes, mixtures, rng).flow
+    chosen = _choose(len(codes.clean), WALK_ROWS, rng)
+    flow = np.zeros(())
+    for rows in np.array_split(chosen, math.ceil(len(chosen) / VOTE_ROWS)):
+        flow = flow + len(rows) * walk_of(codes.take(rows), mixtures, rng).flow
+    return flow
 
 
 def new_mixture(learner: Learner, course: Course) -> DPMixture:
@@ -236,6 +361,13 @@ def new_mixture(learner: Learner, course: Course) -> DPMixture:
     )
     mixture._first_id = learner.next_component_id
     return mixture
+
+
+@contextmanager
+def _few_laps_will_do() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a few laps more or less do not matter here
+        yield
 
 
 def _choose(n: int, n_chosen: int, rng: np.random.Generator) -> NDArray[np.int64]:

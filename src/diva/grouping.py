@@ -34,6 +34,7 @@ __all__ = [
     "extend",
     "group",
     "group_as",
+    "join",
     "neighbour_walk",
 ]
 
@@ -248,6 +249,18 @@ class Candidate:
         """The middle of the plateau."""
         return self.resolutions[len(self.resolutions) // 2]
 
+    @property
+    def natural_resolution(self) -> float:
+        """The lowest for a single group; the natural one of 1, if it gives this partition; else the middle of the plateau."""
+        if self.n_groups == 1:
+            return min(self.resolutions)
+        natural = min(self.resolutions, key=_from_natural)
+        return natural if _from_natural(natural) < 0.1 else self.resolution
+
+
+def _from_natural(resolution: float) -> float:
+    return float(abs(np.log(resolution)))
+
 
 @dataclass(frozen=True, eq=False)
 class GroupingChoice:
@@ -330,7 +343,7 @@ def choose_resolution(
     near = [candidate for candidate in candidates if candidate.score >= _NEAR_BEST * best_score > 0]
     best = max(near, key=lambda candidate: (len(candidate.resolutions), candidate.score), default=coarsest)
     if near and best.separation * (best.stability or 0.0) < _CLEAR_SEPARATION:
-        best = min(candidates, key=lambda candidate: min(abs(np.log(r)) for r in candidate.resolutions))
+        best = min(candidates, key=lambda candidate: min(map(_from_natural, candidate.resolutions)))
     return GroupingChoice(best, tuple(sorted(candidates, key=lambda candidate: candidate.n_groups)))
 
 
@@ -556,6 +569,40 @@ def group_as(walk: Walk, labels: npt.ArrayLike) -> Hierarchy:
     if given.shape != (len(flow),):
         raise ValueError(f"labels should have shape ({len(flow)},), one cluster for each component, but got {given.shape}.")
     return _tree(flow, _number_by_mass(given, flow.sum(axis=0)), 1.0)
+
+
+def join(flow: npt.ArrayLike, labels: npt.ArrayLike, resolution: float, rng: np.random.Generator | int = 0) -> IntArray:
+    """Join groups that are known already, where it pays; none is parted.
+
+    Parameters
+    ----------
+    flow : array-like of shape (n_components, n_components)
+        Symmetric and not negative; any scale.
+    labels : array-like of int, shape (n_components,)
+        Group of each component.
+    resolution : float
+        As of `communities`.
+    rng : numpy.random.Generator or int, default 0
+
+    Returns
+    -------
+    array of int, shape (n_components,)
+        Group of each component, 0 the heaviest.
+
+    Examples
+    --------
+    The first two groups share more than chance would have it:
+
+    >>> import numpy as np
+    >>> flow = np.array([[4.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 0.0, 8.0]])
+    >>> join(flow, [0, 1, 2], resolution=0.5)
+    array([0, 0, 1])
+    """
+    flow = _checked_flow(flow)
+    _, group_of = np.unique(_integers(labels), return_inverse=True)
+    member = np.eye(group_of.max() + 1)[group_of]  # (K, G)
+    joined: IntArray = communities(member.T @ flow @ member, resolution, rng)[group_of]
+    return joined
 
 
 def extend(walk: Walk, known: npt.ArrayLike, resolution: float = 1.0) -> Hierarchy:

@@ -9,7 +9,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
-from diva.grouping import GroupingChoice, Hierarchy, Walk, choose_resolution, communities, group, neighbour_walk
+from diva.grouping import GroupingChoice, Hierarchy, Walk, choose_resolution, communities, group, join, neighbour_walk
 
 PAIRS = np.kron(np.eye(2), [[0.8, 0.2], [0.2, 0.8]])  # four components in two pairs
 
@@ -298,3 +298,11 @@ def test_from_dict_names_what_is_missing():
 def test_errors_say_what_was_expected(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_joining_parts_no_group():
+    flow = np.kron(np.diag([3.0, 2.0, 1.0]), [[4.0, 1.0], [1.0, 4.0]])
+    flow[1, 2] = flow[2, 1] = 12.0  # the first two pairs share much
+    pairs = [7, 7, 3, 3, 5, 5]
+    assert join(flow, pairs, 0.5).tolist() == [0, 0, 0, 0, 1, 1]
+    assert join(flow, pairs, 100.0).tolist() == [0, 0, 1, 1, 2, 2]
