@@ -48,17 +48,10 @@ CASES = {
     ),
     "fashion": Case(
         "Fashion-MNIST, 10,000 training images, scored on the test images, "
-        "DIVA(n_epochs=15, batch_size=64, augmentation='affine+flip')",
-        "fashion_mnist",
-        10_000,
-        params={"n_epochs": 15, "batch_size": 64, "augmentation": "affine+flip"},  # 64: twice the steps in 15 epochs
-    ),
-    "fashion_photo": Case(
-        "Fashion-MNIST, 10,000 training images, scored on the test images, "
         "DIVA(n_epochs=15, batch_size=64, augmentation='photo')",
         "fashion_mnist",
         10_000,
-        params={"n_epochs": 15, "batch_size": 64, "augmentation": "photo"},
+        params={"n_epochs": 15, "batch_size": 64, "augmentation": "photo"},  # 64: twice the steps in 15 epochs
     ),
     "har": Case("HAR, recomputed features, DIVA()", "har", baselines=True),
     "reuters": Case("Reuters R8, tf-idf, DIVA()", "reuters_r8", baselines=True),

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from diva.codes import encode
-from diva.grouping import Walk, choose_resolution, communities, extend, join, neighbour_walk
+from diva.grouping import Walk, choose_resolution, communities, extend, neighbour_walk, revise
 from diva.mixture.estimator import Carried, DPMixture
 from diva.sharpening import Teacher
 from diva.training import Course, Learner
@@ -34,7 +34,6 @@ JURY_CODES = 20_000  # that a jury needs: mixtures that start from k-means are w
 N_OPINIONS = 6  # mixtures on a jury: each ends in an optimum of its own, and what all agree on is no whim of one
 N_CENTRES = 100  # that an opinion starts from; finer components group better, and those that are not needed are merged
 OPINION_LAPS = 15  # enough to group by
-JURY_RESOLUTION = 1.3  # times that of one mixture: that opinions differ about borders adds to the flow between clusters
 DRAWS_EACH = 32  # of a component, to see which cluster it is in
 
 
@@ -185,19 +184,19 @@ def call_jury(codes: SeenCodes, learner: Learner, course: Course) -> Jury:
     """Fit several mixtures and group all their components together.
 
     Components of different mixtures that hold the same samples end in one cluster, and a sample that they place in different
-    ones is not sure. Clusters that have been taught can be joined, not parted: the encoder has learnt to see each as one.
+    ones is not sure. Clusters that have been taught are revised, not found anew: the encoder has learnt to see each as one.
     """
     mixtures = opinions(codes, learner, course)
-    resolution = JURY_RESOLUTION * _resolution_of_one(mixtures[0], codes, learner, course)
+    resolution = _resolution_for(mixtures[0], codes, learner, course)
     flow = flow_between(mixtures, codes, learner.rng)
     if learner.teacher is None:
         labels = communities(flow, resolution, learner.rng)
     else:
-        labels = join(flow, homes(mixtures, codes, learner.teacher, course.device), resolution, learner.rng)
+        labels = revise(flow, homes(mixtures, codes, learner.teacher, course.device), resolution, learner.rng)
     return Jury(mixtures, np.eye(labels.max() + 1)[labels])
 
 
-def _resolution_of_one(mixture: DPMixture, codes: SeenCodes, learner: Learner, course: Course) -> float:
+def _resolution_for(mixture: DPMixture, codes: SeenCodes, learner: Learner, course: Course) -> float:
     """What the recipe says; else one opinion shows the gaps in the data as well as all, in a fraction of the time."""
     if course.recipe.resolution != "auto":
         return course.recipe.resolution

@@ -34,8 +34,8 @@ __all__ = [
     "extend",
     "group",
     "group_as",
-    "join",
     "neighbour_walk",
+    "revise",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -51,6 +51,7 @@ _SLIVER = 0.1  # weak ties to less than this share of a group's mass say little 
 _MIN_SEPARATION = 0.2  # log ratio of cohesion to exposure; what a mixture makes of one arc, ring or square stays below
 _NEAR_BEST = 0.9  # partitions that score as well as this are as good; then the widest plateau decides
 _CLEAR_SEPARATION = 1.8  # of groups with gaps between them, such as moons (2.4) and circles (2.2); digits have up to 1.0
+_HEAVY_PART = 0.5  # of the mean mass of known groups; lighter parts of one are not parted from it
 _CAUTION = 0.8  # power of the separation in the score: more of it prefers fewer groups with clearer gaps
 
 _LOWEST_RESOLUTION = 1e-4  # whatever touches is one group
@@ -571,8 +572,11 @@ def group_as(walk: Walk, labels: npt.ArrayLike) -> Hierarchy:
     return _tree(flow, _number_by_mass(given, flow.sum(axis=0)), 1.0)
 
 
-def join(flow: npt.ArrayLike, labels: npt.ArrayLike, resolution: float, rng: np.random.Generator | int = 0) -> IntArray:
-    """Join groups that are known already, where it pays; none is parted.
+def revise(flow: npt.ArrayLike, labels: npt.ArrayLike, resolution: float, rng: np.random.Generator | int = 0) -> IntArray:
+    """Revise groups that are known already: join those that share much, part one that turns out to be two.
+
+    A group is parted only where a part is at least half as heavy as groups are on average. Of a small part the known group
+    says more than the flow: what was learnt from the groups has drawn their members together.
 
     Parameters
     ----------
@@ -591,18 +595,24 @@ def join(flow: npt.ArrayLike, labels: npt.ArrayLike, resolution: float, rng: np.
 
     Examples
     --------
-    The first two groups share more than chance would have it:
+    The first two groups share more than chance would have it, the third is two:
 
     >>> import numpy as np
-    >>> flow = np.array([[4.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 0.0, 8.0]])
-    >>> join(flow, [0, 1, 2], resolution=0.5)
-    array([0, 0, 1])
+    >>> flow = np.array([[4.0, 2.0, 0.0, 0.0], [2.0, 4.0, 0.0, 0.0], [0.0, 0.0, 5.0, 0.0], [0.0, 0.0, 0.0, 4.0]])
+    >>> revise(flow, [0, 1, 2, 2], resolution=0.5)
+    array([0, 0, 1, 2])
     """
     flow = _checked_flow(flow)
-    _, group_of = np.unique(_integers(labels), return_inverse=True)
-    member = np.eye(group_of.max() + 1)[group_of]  # (K, G)
-    joined: IntArray = communities(member.T @ flow @ member, resolution, rng)[group_of]
-    return joined
+    _, known = np.unique(_integers(labels), return_inverse=True)
+    anew = communities(flow, resolution, rng)
+    mass_of = np.zeros((known.max() + 1, anew.max() + 1))  # of each part of a known group
+    np.add.at(mass_of, (known, anew), flow.sum(axis=0))
+    heavy = mass_of >= _HEAVY_PART * mass_of.sum() / len(mass_of)
+    part = np.where(heavy[known, anew], anew, mass_of.argmax(axis=1)[known])  # light parts stay with the heaviest
+    _, piece = np.unique(np.column_stack([known, part]), axis=0, return_inverse=True)
+    member = np.eye(piece.max() + 1)[piece]  # (K, pieces)
+    revised: IntArray = communities(member.T @ flow @ member, resolution, rng)[piece]
+    return revised
 
 
 def extend(walk: Walk, known: npt.ArrayLike, resolution: float = 1.0) -> Hierarchy:

@@ -120,7 +120,7 @@ def test_components_of_different_mixtures_that_hold_the_same_samples_are_one_clu
     assert (proba.amax(1) > 0.9).double().mean() > 0.95
 
 
-def test_what_was_taught_is_not_parted():
+def test_small_parts_of_what_was_taught_stay():
     codes, kinds = seen_codes()
     learner, course = learner_and_course(codes.clean.numpy(), resolution=50.0)
     assert call_jury(codes, learner, course).vote(codes).shape[1] > 3  # components of different mixtures are apart
