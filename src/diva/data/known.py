@@ -170,7 +170,7 @@ CATALOG = {
             "H. Xiao, K. Rasul, R. Vollgraf: Fashion-MNIST, arXiv:1708.07747, 2017",
             (Layout("fashion_mnist", layouts.IDX_FILES, layouts.read_idx_folder),),
             FASHION_MNIST_FILES,
-            {"augmentation": "affine+flip"},
+            {"augmentation": "photo"},
             CLOTHES,
         ),
         DatasetInfo(

@@ -377,7 +377,7 @@ def test_every_entry_is_complete():
         assert info.n_classes > 1
         assert info.files or info.note or not info.layouts
         assert {remote.filename for remote in info.files} <= set(info.layouts[0].files if info.layouts else ())
-    assert dataset_info("fashion_mnist").parameters == {"augmentation": "affine+flip"}
+    assert dataset_info("fashion_mnist").parameters == {"augmentation": "photo"}
 
 
 def test_check_finds_another_file(root):
