@@ -133,6 +133,7 @@ def overhead(n_samples: int = 60_000, n_timed: int = 12_800, repeats: int = 2, n
     share = float(np.mean([row["share of an epoch"] for row in rows]))
     epoch = float(np.mean([row["epoch with mixture, seconds"] for row in rows]))
     lesson, last = taught - begun, filled - taught
+    spread = (2 * lesson + last) / n_epochs / epoch
     record(
         "training_overhead",
         f"What the mixture costs on MNIST, {n_samples:,} images, {torch.get_num_threads()} threads",
@@ -141,7 +142,7 @@ def overhead(n_samples: int = 60_000, n_timed: int = 12_800, repeats: int = 2, n
             f"Epochs are timed on {n_timed:,} images and scaled up. The update includes encoding the codes it sees; mean share "
             f"{share:.3f}.",
             f"Clusters are found three times in {n_epochs} epochs: two lessons of {lesson:.1f} s, and {last:.1f} s for the "
-            f"last vote and mixture, all with encoding; spread over the run, {(2 * lesson + last) / n_epochs / epoch:.3f} of an epoch.",
+            f"last vote and mixture, all with encoding; spread over the run, {spread:.3f} of an epoch.",
         ],
     )
 
