@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.cluster import MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn import functional
 
@@ -222,13 +223,14 @@ def opinions(codes: SeenCodes, learner: Learner, course: Course) -> list[DPMixtu
 
 
 def _opinion(everything: NDArray[np.float32], learner: Learner, course: Course) -> DPMixture:
-    rng = learner.rng
-    X = everything[np.sort(_choose(len(everything), MIXTURE_ROWS, rng))]
+    X = everything[np.sort(_choose(len(everything), MIXTURE_ROWS, learner.rng))]
     mixture = new_mixture(learner, course)
     mixture.births, mixture.max_laps = False, OPINION_LAPS
+    n_centres = min(N_CENTRES, course.recipe.max_components)
+    seed = int(learner.rng.integers(2**31))
     with _few_laps_will_do():
-        n_centres = min(N_CENTRES, course.recipe.max_components)
-        start = MiniBatchKMeans(n_centres, batch_size=4096, n_init=1, random_state=int(rng.integers(2**31))).fit(X).labels_
+        with threadpool_limits(1):  # k-means stops by a sum whose last bits depend on which thread is done first
+            start = MiniBatchKMeans(n_centres, batch_size=4096, n_init=1, random_state=seed).fit(X).labels_
         found, components = np.unique(start, return_inverse=True)
         ids = range(learner.next_component_id, learner.next_component_id + len(found))
         return mixture._fit_carried(X, None, Carried(X, components, np.ones(len(X)), tuple(ids), ids.stop))
