@@ -246,6 +246,21 @@ def test_dropout_in_an_encoder_of_ones_own_goes_on_as_well(tmp_path):
     assert_same(DIVA(**params, run_dir=tmp_path / "run", resume=True).fit(X), whole)
 
 
+@pytest.mark.parametrize("last", [7, 9], ids=["after-the-first-lesson", "after-the-second"])
+def test_a_run_with_a_jury_goes_on(tmp_path, monkeypatch, last):
+    monkeypatch.setattr(diva.clusters, "JURY_CODES", 1)
+    monkeypatch.setattr(diva.clusters, "N_CENTRES", 6)
+    sittings = []
+    call = diva.clusters.call_jury
+    monkeypatch.setattr(diva.clusters, "call_jury", lambda *given: sittings.append(1) or call(*given))
+    params = ROWS | {"n_epochs": 12, "n_views": 2, "sharpening": 0.5}
+    whole = DIVA(**params).fit(X)
+    assert len(sittings) == 3  # two lessons and the last word
+    with pytest.raises(Stopped):
+        DIVA(**params, run_dir=tmp_path / "run", callbacks=failing_at(last)).fit(X)
+    assert_same(DIVA(**params, run_dir=tmp_path / "run", resume=True).fit(X), whole)
+
+
 def test_an_interrupted_run_says_how_to_go_on_and_goes_on(tmp_path, undisturbed):
     run_dir = tmp_path / "run"
     with pytest.warns(InterruptedFitWarning, match=r"after 3 epochs.*resume=True.*checkpoint"):
