@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from diva.exceptions import BoundFellError
+from diva.mixture import laps
 from diva.mixture.gaussian import make_family
 from diva.mixture.laps import fit_mixture
 from diva.mixture.state import MixtureState
@@ -73,3 +75,20 @@ def test_the_history_of_a_fit_rises(covariance_type):
     bounds = [record.elbo for record in fitted.history]
     assert np.diff(bounds).min() >= -1e-9 * abs(bounds[0])
     assert all(record.gain > 0 for record in fitted.lineage)
+
+
+def test_a_fit_that_single_precision_spoils_begins_again_in_double(monkeypatch):
+    """As on 25,000 codes of moons, which all but lie in a plane: too many, and too close to the edge, to be set up here."""
+    revisit_lap = laps.revisit_lap
+
+    def spoilt(state, batches, studies):
+        z, _ = next(next(iter(batches)).chunks(10))
+        if z.dtype == torch.float32:
+            raise BoundFellError("The bound fell.")
+        return revisit_lap(state, batches, studies)
+
+    monkeypatch.setattr(laps, "revisit_lap", spoilt)
+    again = fit("full", 0, 0.1, torch.float32)
+    whole = fit("full", 0, 0.1, torch.float64)
+    assert again.state.n_components == whole.state.n_components > 1
+    assert again.state.elbo == pytest.approx(whole.state.elbo, rel=1e-4)

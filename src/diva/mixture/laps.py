@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from diva.exceptions import BoundFellError, DataChangedError
-from diva.mixture.local import Block, visit
+from diva.mixture.local import Block, InDouble, visit
 from diva.mixture.moves import Agenda, Birth, Delete, Merge, Move, MoveRecord, Shuffle
 from diva.mixture.moves.base import Study, try_candidates
 from diva.mixture.state import MixtureState
@@ -122,6 +122,25 @@ def fit_mixture(
     first_lap : int
         Number of the first lap, for records that continue earlier ones.
     """
+    options = (init, rng, moves, max_laps, tol, on_lap, first_lap)
+    chance = rng.bit_generator.state
+    try:
+        return _fit_laps(batches, *options)
+    except BoundFellError:  # single precision is not enough where codes all but lie in a plane
+        rng.bit_generator.state = chance
+        return _fit_laps(InDouble(batches), *options)
+
+
+def _fit_laps(
+    batches: Iterable[Block],
+    init: MixtureState,
+    rng: np.random.Generator,
+    moves: Sequence[Move],
+    max_laps: int,
+    tol: float,
+    on_lap: Callable[[LapRecord, Sequence[MoveRecord]], None] | None,
+    first_lap: int,
+) -> MixtureFit:
     agenda = Agenda()
     history: list[LapRecord] = []
     lineage: list[MoveRecord] = []
@@ -171,5 +190,5 @@ def _check_bound(state: MixtureState, before: float, lap: int) -> None:
     if not math.isfinite(state.elbo) or state.elbo < before - slack:
         raise BoundFellError(
             f"The evidence lower bound fell from {before:.6f} to {state.elbo:.6f} in lap {lap}. This should not happen; "
-            "please report it with the data. As a work-around pass float64 data."
+            "please report it with the data."
         )
