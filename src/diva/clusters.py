@@ -23,6 +23,7 @@ from torch.nn import functional
 from diva.codes import encode
 from diva.grouping import Walk, choose_resolution, communities, extend, neighbour_walk, revise
 from diva.mixture.estimator import Carried, DPMixture
+from diva.recipes import Recipe
 from diva.sharpening import Teacher
 from diva.training import Course, Learner
 
@@ -35,6 +36,8 @@ JURY_CODES = 20_000  # that a jury needs: mixtures that start from k-means are w
 N_OPINIONS = 6  # mixtures on a jury: each ends in an optimum of its own, and what all agree on is no whim of one
 N_CENTRES = 100  # that an opinion starts from; finer components group better, and those that are not needed are merged
 OPINION_LAPS = 15  # enough to group by
+FINE_SHARE = 0.5  # of the gain in likelihood that births have: with less, k-means cuts up what is one
+GROWN_LAPS = 10  # enough to see that
 DRAWS_EACH = 32  # of a component, to see which cluster it is in
 
 
@@ -133,8 +136,8 @@ def teach(learner: Learner, course: Course) -> Teacher | None:
         proba = cluster_proba(mixture, codes)
         proba = torch.cat([proba, functional.one_hot(of_draws, proba.shape[1])])
         clean = torch.cat([clean, z])
-    elif enough_for_jury(codes):
-        proba = call_jury(codes, learner, course).vote(codes)
+    elif jury := call_jury(codes, learner, course):
+        proba = jury.vote(codes)
     else:
         proba = cluster_proba(find_clusters(codes, learner, course), codes)
     if proba.shape[1] < 2:
@@ -146,19 +149,14 @@ def last_judge(codes: SeenCodes, learner: Learner, course: Course) -> Callable[[
     """Whoever has the last word about clusters: a jury draws better lines than the head, which was there to teach."""
     teacher = learner.teacher
     assert teacher is not None
-    if enough_for_jury(codes):
-        return call_jury(codes, learner, course).vote
+    if jury := call_jury(codes, learner, course):
+        return jury.vote
     return lambda seen: head_proba(teacher, seen, course.device)
 
 
 def cluster_proba(mixture: DPMixture, codes: SeenCodes) -> Tensor:
     """Cluster of each sample as one mixture and all its views see it, (n, G)."""
     return torch.stack([torch.from_numpy(mixture.predict_proba(z.numpy())) for z in codes.all]).mean(0)
-
-
-def enough_for_jury(codes: SeenCodes) -> bool:
-    """Whether there are codes enough for mixtures that start from k-means."""
-    return len(codes.all) * len(codes.clean) >= JURY_CODES
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,13 +179,15 @@ class Jury:
         return torch.from_numpy(np.concatenate(votes).reshape(len(codes.all), len(codes.clean), -1).mean(0))
 
 
-def call_jury(codes: SeenCodes, learner: Learner, course: Course) -> Jury:
-    """Fit several mixtures and group all their components together.
+def call_jury(codes: SeenCodes, learner: Learner, course: Course) -> Jury | None:
+    """Fit several mixtures and group all their components together; none if there are too few codes, or too plain ones.
 
     Components of different mixtures that hold the same samples end in one cluster, and a sample that they place in different
     ones is not sure. Clusters that have been taught are revised, not found anew: the encoder has learnt to see each as one.
     """
-    mixtures = opinions(codes, learner, course)
+    mixtures = opinions(codes, learner, course) if len(codes.all) * len(codes.clean) >= JURY_CODES else []
+    if not mixtures:
+        return None
     resolution = _resolution_for(mixtures[0], codes, learner, course)
     flow = flow_between(mixtures, codes, learner.rng)
     if learner.teacher is None:
@@ -215,15 +215,21 @@ def homes(mixtures: Sequence[DPMixture], codes: SeenCodes, teacher: Teacher, dev
 
 
 def opinions(codes: SeenCodes, learner: Learner, course: Course) -> list[DPMixture]:
-    """Mixtures of clean and moved codes, each from a k-means of its own.
+    """Mixtures of clean and moved codes, each from a k-means of its own; none if codes are of few kinds and plain ones.
 
-    Births from a single component find more likely mixtures, but take several times as long, and are no better to group by.
+    Births from a single component find mixtures as likely, but take several times as long, and are no better to group by.
     """
-    return [_opinion(torch.cat(codes.all).numpy(), learner, course) for _ in range(N_OPINIONS)]
+    everything = torch.cat(codes.all).numpy()
+    mixtures: list[DPMixture] = []
+    for _ in range(N_OPINIONS):
+        X = everything[np.sort(_choose(len(everything), MIXTURE_ROWS, learner.rng))]
+        mixtures.append(_opinion(X, learner, course))
+        if len(mixtures) == 1 and share_of_gain(mixtures[0], X, course) < FINE_SHARE:
+            return []
+    return mixtures
 
 
-def _opinion(everything: NDArray[np.float32], learner: Learner, course: Course) -> DPMixture:
-    X = everything[np.sort(_choose(len(everything), MIXTURE_ROWS, learner.rng))]
+def _opinion(X: NDArray[np.float32], learner: Learner, course: Course) -> DPMixture:
     mixture = new_mixture(learner, course)
     mixture.births, mixture.max_laps = False, OPINION_LAPS
     n_centres = min(N_CENTRES, course.recipe.max_components)
@@ -234,6 +240,19 @@ def _opinion(everything: NDArray[np.float32], learner: Learner, course: Course) 
         found, components = np.unique(start, return_inverse=True)
         ids = range(learner.next_component_id, learner.next_component_id + len(found))
         return mixture._fit_carried(X, None, Carried(X, components, np.ones(len(X)), tuple(ids), ids.stop))
+
+
+def share_of_gain(opinion: DPMixture, X: NDArray[np.float32], course: Course) -> float:
+    """What an opinion gains over a single component, as a share of what births gain; infinite if they find no other.
+
+    On codes of images, say, it is about 1. Where three Gaussians overlap, births find the three, and k-means cuts them into a
+    hundred cells, whose grouping would be chance: the share is low, and on a single Gaussian less than nothing.
+    """
+    with _few_laps_will_do():
+        single = _mixture(course.recipe, random_state=0).set_params(births=False, max_laps=2).fit(X)
+        grown = _mixture(course.recipe, random_state=0).set_params(max_laps=GROWN_LAPS).fit(X)
+    gain, possible = opinion.elbo_ - single.elbo_, grown.elbo_ - single.elbo_
+    return gain / possible if possible > 0 else math.copysign(math.inf, gain)
 
 
 def _parts(codes: SeenCodes) -> Iterator[Tensor]:
@@ -351,17 +370,20 @@ def flow_between(mixtures: Sequence[DPMixture], codes: SeenCodes, rng: np.random
 
 def new_mixture(learner: Learner, course: Course) -> DPMixture:
     """A mixture that names its components after those that training knew."""
-    recipe = course.recipe
-    mixture = DPMixture(
+    mixture = _mixture(course.recipe, random_state=int(learner.rng.integers(2**31)))
+    mixture._first_id = learner.next_component_id
+    return mixture
+
+
+def _mixture(recipe: Recipe, random_state: int) -> DPMixture:
+    return DPMixture(
         concentration=recipe.concentration,
         covariance_type=recipe.final_covariance_type,
         covariance_scale=recipe.covariance_scale,
         max_components=recipe.max_components,
         resolution=recipe.resolution,
-        random_state=int(learner.rng.integers(2**31)),
+        random_state=random_state,
     )
-    mixture._first_id = learner.next_component_id
-    return mixture
 
 
 @contextmanager

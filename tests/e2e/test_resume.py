@@ -249,10 +249,11 @@ def test_dropout_in_an_encoder_of_ones_own_goes_on_as_well(tmp_path):
 @pytest.mark.parametrize("last", [7, 9], ids=["after-the-first-lesson", "after-the-second"])
 def test_a_run_with_a_jury_goes_on(tmp_path, monkeypatch, last):
     monkeypatch.setattr(diva.clusters, "JURY_CODES", 1)
+    monkeypatch.setattr(diva.clusters, "FINE_SHARE", -np.inf)
     monkeypatch.setattr(diva.clusters, "N_CENTRES", 6)
     sittings = []
-    call = diva.clusters.call_jury
-    monkeypatch.setattr(diva.clusters, "call_jury", lambda *given: sittings.append(1) or call(*given))
+    vote = diva.clusters.Jury.vote
+    monkeypatch.setattr(diva.clusters.Jury, "vote", lambda *given: sittings.append(1) or vote(*given))
     params = ROWS | {"n_epochs": 12, "n_views": 2, "sharpening": 0.5}
     whole = DIVA(**params).fit(X)
     assert len(sittings) == 3  # two lessons and the last word

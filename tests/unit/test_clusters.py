@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
 
@@ -38,6 +39,13 @@ def test_walks_go_from_view_to_view():
     assert flow[last, last] > 0.99  # where the clean samples are does not matter
 
 
+@pytest.fixture
+def jury_sits(monkeypatch):
+    """However few and plain the codes."""
+    monkeypatch.setattr(clusters, "JURY_CODES", 0)
+    monkeypatch.setattr(clusters, "FINE_SHARE", -np.inf)
+
+
 def learner_and_course(x, resolution="auto"):
     source = ArraySource(x)
     course = Course(
@@ -61,6 +69,7 @@ def teacher_of(kinds, codes):
     return Teacher.of(proba, codes.clean, 1e-3, torch.device("cpu"))
 
 
+@pytest.mark.usefixtures("jury_sits")
 def test_mixtures_have_equal_shares_of_a_sample():
     codes, _ = seen_codes()
     learner, course = learner_and_course(codes.clean.numpy())
@@ -71,6 +80,7 @@ def test_mixtures_have_equal_shares_of_a_sample():
     np.testing.assert_allclose(resp.sum(1), 1.0, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("jury_sits")
 def test_flow_is_gathered_a_part_at_a_time(monkeypatch):
     codes, _ = seen_codes()
     learner, course = learner_and_course(codes.clean.numpy())
@@ -81,6 +91,7 @@ def test_flow_is_gathered_a_part_at_a_time(monkeypatch):
     np.testing.assert_allclose(flow / flow.sum(), whole, atol=1e-7)
 
 
+@pytest.mark.usefixtures("jury_sits")
 def test_opinions_have_beginnings_of_their_own():
     codes, _ = seen_codes()
     learner, course = learner_and_course(codes.clean.numpy())
@@ -90,6 +101,7 @@ def test_opinions_have_beginnings_of_their_own():
     assert len({mixture.elbo_ for mixture in mixtures}) > 1
 
 
+@pytest.mark.usefixtures("jury_sits")
 def test_opinions_have_no_more_components_than_allowed():
     codes, _ = seen_codes()
     learner, course = learner_and_course(codes.clean.numpy())
@@ -97,6 +109,7 @@ def test_opinions_have_no_more_components_than_allowed():
     assert max(mixture.n_components_ for mixture in opinions(codes, learner, course)) <= 5
 
 
+@pytest.mark.usefixtures("jury_sits")
 def test_copies_of_one_sample_are_one_cluster():
     clean = torch.ones(200, 2)
     codes = SeenCodes(clean, (clean, clean))
@@ -104,12 +117,27 @@ def test_copies_of_one_sample_are_one_cluster():
     assert call_jury(codes, learner, course).vote(codes).shape == (200, 1)
 
 
-def test_few_codes_have_no_jury():
-    few, many = torch.zeros(clusters.JURY_CODES // 2 - 1, 2), torch.zeros(clusters.JURY_CODES // 2, 2)
-    assert not clusters.enough_for_jury(SeenCodes(few, (few,)))
-    assert clusters.enough_for_jury(SeenCodes(many, (many,)))
+@pytest.mark.usefixtures("jury_sits")
+def test_few_codes_have_no_jury(monkeypatch):
+    codes, _ = seen_codes()
+    learner, course = learner_and_course(codes.clean.numpy())
+    monkeypatch.setattr(clusters, "JURY_CODES", 3 * 600 + 1)
+    assert call_jury(codes, learner, course) is None
+    monkeypatch.setattr(clusters, "JURY_CODES", 3 * 600)
+    assert call_jury(codes, learner, course) is not None
 
 
+@pytest.mark.parametrize("n_kinds", [1, 3])
+def test_plain_gaussians_are_not_cut_up(n_kinds):
+    rng = np.random.default_rng(1)
+    where = rng.normal(0, 1.5, size=(n_kinds, 6))[rng.integers(n_kinds, size=2_000)]
+    views = [torch.from_numpy((where + rng.normal(size=where.shape)).astype(np.float32)) for _ in range(3)]
+    codes = SeenCodes(views[0], tuple(views[1:]))
+    learner, course = learner_and_course(codes.clean.numpy())
+    assert opinions(codes, learner, course) == []
+
+
+@pytest.mark.usefixtures("jury_sits")
 def test_components_of_different_mixtures_that_hold_the_same_samples_are_one_cluster():
     codes, kinds = seen_codes()
     learner, course = learner_and_course(codes.clean.numpy())
@@ -120,6 +148,7 @@ def test_components_of_different_mixtures_that_hold_the_same_samples_are_one_clu
     assert (proba.amax(1) > 0.9).double().mean() > 0.95
 
 
+@pytest.mark.usefixtures("jury_sits")
 def test_small_parts_of_what_was_taught_stay():
     codes, kinds = seen_codes()
     learner, course = learner_and_course(codes.clean.numpy(), resolution=50.0)
