@@ -50,13 +50,12 @@ def test_the_tree_can_be_cut(model, digits):
     assert all(len(np.unique(coarse[model.component_labels_ == k])) <= 1 for k in range(model.n_components_))
 
 
-@pytest.mark.parametrize("n_kinds", [1, 4])
-def test_plain_kinds_of_many_rows(n_kinds):
+def test_plain_kinds_of_many_rows():
     rng = np.random.default_rng(0)
-    kinds = rng.integers(n_kinds, size=4_100)
-    rows = rng.normal(0, 2, size=(n_kinds, 12))[kinds] + rng.normal(size=(4_100, 12))
+    kinds = rng.integers(4, size=4_100)
+    rows = rng.normal(0, 2, size=(4, 12))[kinds] + rng.normal(size=(4_100, 12))
     model = DIVA(n_epochs=4, hidden_sizes=(32,), random_state=0).fit(rows)
-    assert model.n_clusters_ == n_kinds
+    assert model.n_clusters_ == 4
     assert Agreement(kinds, model.labels_).acc_one_to_one > 0.98
 
 
