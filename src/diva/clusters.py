@@ -32,7 +32,9 @@ Weights: TypeAlias = NDArray[np.float64]
 MIXTURE_ROWS = 60_000  # codes that clusters are found on, at most
 WALK_ROWS = 20_000
 VOTE_ROWS = 2_500  # at a time: there are hundreds of components on a jury
-JURY_CODES = 20_000  # that a jury needs: mixtures that start from k-means are worse on less, where births cost little
+# codes that a jury sits for: on fewer, mixtures that start from k-means are worse than one that grows, and it costs little; on
+# more, mixtures see a part of the codes, while the head has been taught by all of them and knows better
+FEWEST_JURY_CODES, MOST_JURY_CODES = 20_000, MIXTURE_ROWS
 N_OPINIONS = 6  # mixtures on a jury: each ends in an optimum of its own, and what all agree on is no whim of one
 N_CENTRES = 100  # that an opinion starts from; finer components group better, and those that are not needed are merged
 OPINION_LAPS = 15  # enough to group by
@@ -180,12 +182,14 @@ class Jury:
 
 
 def call_jury(codes: SeenCodes, learner: Learner, course: Course) -> Jury | None:
-    """Fit several mixtures and group all their components together; none if there are too few codes, or too plain ones.
+    """Fit several mixtures and group all their components together; none if codes are too few, too many, or too plain.
 
     Components of different mixtures that hold the same samples end in one cluster, and a sample that they place in different
     ones is not sure. Clusters that have been taught are revised, not found anew: the encoder has learnt to see each as one.
     """
-    mixtures = opinions(codes, learner, course) if len(codes.all) * len(codes.clean) >= JURY_CODES else []
+    if not FEWEST_JURY_CODES <= len(codes.all) * len(codes.clean) <= MOST_JURY_CODES:
+        return None
+    mixtures = opinions(codes, learner, course)
     if not mixtures:
         return None
     resolution = _resolution_for(mixtures[0], codes, learner, course)

@@ -248,7 +248,7 @@ def test_dropout_in_an_encoder_of_ones_own_goes_on_as_well(tmp_path):
 
 @pytest.mark.parametrize("last", [7, 9], ids=["after-the-first-lesson", "after-the-second"])
 def test_a_run_with_a_jury_goes_on(tmp_path, monkeypatch, last):
-    monkeypatch.setattr(diva.clusters, "JURY_CODES", 1)
+    monkeypatch.setattr(diva.clusters, "FEWEST_JURY_CODES", 0)
     monkeypatch.setattr(diva.clusters, "FINE_SHARE", -np.inf)
     monkeypatch.setattr(diva.clusters, "N_CENTRES", 6)
     sittings = []

@@ -42,8 +42,9 @@ def test_walks_go_from_view_to_view():
 @pytest.fixture
 def jury_sits(monkeypatch):
     """However few and plain the codes."""
-    monkeypatch.setattr(clusters, "JURY_CODES", 0)
+    monkeypatch.setattr(clusters, "FEWEST_JURY_CODES", 0)
     monkeypatch.setattr(clusters, "FINE_SHARE", -np.inf)
+    monkeypatch.setattr(clusters, "N_CENTRES", 20)  # is enough for three kinds
 
 
 def learner_and_course(x, resolution="auto"):
@@ -118,12 +119,15 @@ def test_copies_of_one_sample_are_one_cluster():
 
 
 @pytest.mark.usefixtures("jury_sits")
-def test_few_codes_have_no_jury(monkeypatch):
+def test_few_and_very_many_codes_have_no_jury(monkeypatch):
     codes, _ = seen_codes()
     learner, course = learner_and_course(codes.clean.numpy())
-    monkeypatch.setattr(clusters, "JURY_CODES", 3 * 600 + 1)
-    assert call_jury(codes, learner, course) is None
-    monkeypatch.setattr(clusters, "JURY_CODES", 3 * 600)
+    for fewest, most in ((1_801, 60_000), (0, 1_799)):
+        monkeypatch.setattr(clusters, "FEWEST_JURY_CODES", fewest)
+        monkeypatch.setattr(clusters, "MOST_JURY_CODES", most)
+        assert call_jury(codes, learner, course) is None
+    monkeypatch.setattr(clusters, "FEWEST_JURY_CODES", 1_800)
+    monkeypatch.setattr(clusters, "MOST_JURY_CODES", 1_800)
     assert call_jury(codes, learner, course) is not None
 
 
