@@ -23,8 +23,8 @@ from benchmarks.recording import Row, record
 from diva import DIVA
 from diva.data import ClassSchedule, Stage
 from diva.metrics import Agreement
-from diva.recipes import PRESETS
-from diva.training import EpochRecord
+from diva.models.recipes import PRESETS
+from diva.training.loop import EpochRecord
 
 PER_CLASS = 1000
 N_DIGITS = (3, 5, 7, 10)

@@ -11,7 +11,7 @@ from benchmarks.recording import Row, record
 from diva import DIVA
 from diva.data import ArraySource
 from diva.report import write_figures, write_report
-from diva.snapshot import SNAPSHOT, take_snapshot
+from diva.runs.snapshot import SNAPSHOT, take_snapshot
 
 
 def main() -> None:

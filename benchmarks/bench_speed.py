@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 from benchmarks.recording import Row, best_time, record
 from diva import DPMixture
 from diva.data import ArrayBatches, make_gaussian_mixture
-from diva.mixture.frame import FramedBatches
 from diva.mixture.laps import assign_lap, revisit_lap
+from diva.mixture.standardize import FramedBatches
 
 D, K = 16, 20
 

@@ -18,8 +18,8 @@ import torch
 from sklearn.datasets import load_digits
 
 from benchmarks.recording import Row, record
-from diva.archive import read_archive
-from diva.commits import read_commit
+from diva.runs.archive import read_archive
+from diva.runs.stream_log import read_commit
 
 N_PARTS = 7
 BATCH_SIZE = 16

@@ -14,13 +14,13 @@ from torch.distributions import Independent, MultivariateNormal, Normal, kl_dive
 from benchmarks.datasets import LOADERS
 from benchmarks.recording import Row, record
 from diva import DIVA
-from diva.building import flushed_denormals, make_learner, make_recipe, make_views
-from diva.clusters import fill_clusters, see, teach
-from diva.codes import subset
 from diva.data import ArraySource, Samples
 from diva.data.opening import scaling_for
-from diva.priors import LatentPrior, MixturePrior, StandardNormal
-from diva.training import Course, Learner, calibrate, fit_prior, fresh_codes, train_epoch
+from diva.mixture.prior import LatentPrior, MixturePrior, StandardNormal
+from diva.models.building import flushed_denormals, make_learner, make_recipe, make_views
+from diva.training.clustering import fill_clusters, see, teach
+from diva.training.encode import subset
+from diva.training.loop import Course, Learner, calibrate, fit_prior, fresh_codes, train_epoch
 
 
 class LiteralPrior:

@@ -14,7 +14,7 @@ from rich.console import Console
 from diva.cli import console
 from diva.cli.runs import open_model
 from diva.report import write_figures
-from diva.snapshot import SNAPSHOT, Snapshot
+from diva.runs.snapshot import SNAPSHOT, Snapshot
 
 IMAGES = Path(__file__).parent / "images"
 RUN = Path("demo")

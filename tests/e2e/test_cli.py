@@ -25,10 +25,10 @@ from PIL import Image
 from scipy import sparse
 from typer.testing import CliRunner
 
-from diva.checkpoints import RunFolder
 from diva.cli import app
 from diva.cli.parameters import names
-from diva.snapshot import SNAPSHOT
+from diva.runs.folder import RunFolder
+from diva.runs.snapshot import SNAPSHOT
 
 TINY = ["--n-epochs", "2", "--latent-dim", "2", "--hidden-sizes", "16", "--n-views", "1"]
 RNG = np.random.default_rng(0)
@@ -559,7 +559,7 @@ def test_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("diva.archive.os.fsync", full)
+    monkeypatch.setattr("diva.runs.archive.os.fsync", full)
     result = run("fit", "rows.npy", "--out", "run", *TINY)
     assert result.exit_code == 1
     assert "disk is full" in " ".join(result.stderr.split())

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from diva import DIVA
 from diva.data import ArraySource
 from diva.report import write_report
-from diva.snapshot import take_snapshot
+from diva.runs.snapshot import take_snapshot
 
 websocket = pytest.importorskip("websocket", reason="driving a browser needs websocket-client")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)

@@ -248,12 +248,12 @@ def test_dropout_in_an_encoder_of_ones_own_goes_on_as_well(tmp_path):
 
 @pytest.mark.parametrize("last", [7, 9], ids=["after-the-first-lesson", "after-the-second"])
 def test_a_run_with_a_jury_goes_on(tmp_path, monkeypatch, last):
-    monkeypatch.setattr(diva.clusters, "FEWEST_JURY_CODES", 0)
-    monkeypatch.setattr(diva.clusters, "FINE_SHARE", -np.inf)
-    monkeypatch.setattr(diva.clusters, "N_CENTRES", 6)
+    monkeypatch.setattr(diva.training.clustering, "FEWEST_JURY_CODES", 0)
+    monkeypatch.setattr(diva.training.clustering, "FINE_SHARE", -np.inf)
+    monkeypatch.setattr(diva.training.clustering, "N_CENTRES", 6)
     sittings = []
-    vote = diva.clusters.Jury.vote
-    monkeypatch.setattr(diva.clusters.Jury, "vote", lambda *given: sittings.append(1) or vote(*given))
+    vote = diva.training.clustering.Jury.vote
+    monkeypatch.setattr(diva.training.clustering.Jury, "vote", lambda *given: sittings.append(1) or vote(*given))
     params = ROWS | {"n_epochs": 12, "n_views": 2, "sharpening": 0.5}
     whole = DIVA(**params).fit(X)
     assert len(sittings) == 3  # two lessons and the last word
@@ -444,7 +444,7 @@ def test_a_damaged_checkpoint_is_refused(how, finished):
 
 
 def test_a_checkpoint_with_a_right_checksum_and_wrong_contents_is_refused(finished):
-    from diva.archive import read_archive, write_archive
+    from diva.runs.archive import read_archive, write_archive
 
     path = finished / "checkpoint.safetensors"
     archive = read_archive(path, kinds=("DIVA checkpoint",))

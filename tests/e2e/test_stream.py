@@ -23,10 +23,10 @@ from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 import diva
-from diva.archive import read_archive
-from diva.checkpoints import RunFolder
 from diva.cli import app, runs
-from diva.commits import read_commit
+from diva.runs.archive import read_archive
+from diva.runs.folder import RunFolder
+from diva.runs.stream_log import read_commit
 
 torch.set_num_threads(1)
 

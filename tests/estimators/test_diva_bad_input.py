@@ -15,10 +15,10 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-import diva.training
+import diva.training.loop
 from diva import DIVA
 from diva.exceptions import TrainingError
-from diva.views import AffineViews
+from diva.training.augmentation import AffineViews
 
 from .helpers import blobs
 
@@ -580,8 +580,8 @@ USE = [
 def epochs(monkeypatch):
     """Epochs begun, to see that nothing is trained on what is refused."""
     begun = []
-    train = diva.training.train_epoch
-    monkeypatch.setattr(diva.training, "train_epoch", lambda *args: (begun.append(1), train(*args))[1])
+    train = diva.training.loop.train_epoch
+    monkeypatch.setattr(diva.training.loop, "train_epoch", lambda *args: (begun.append(1), train(*args))[1])
     return begun
 
 

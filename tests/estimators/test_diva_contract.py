@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
-import diva.estimator
+import diva.models.diva
 from diva import DIVA
 from diva.exceptions import InterruptedFitWarning
 
@@ -172,7 +172,7 @@ def test_names_of_the_codes_make_a_frame():
 
 
 def test_the_example_in_the_docstring():
-    outcome = doctest.testmod(diva.estimator)
+    outcome = doctest.testmod(diva.models.diva)
     assert outcome.attempted > 0
     assert outcome.failed == 0
 

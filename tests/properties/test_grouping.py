@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diva.grouping import Hierarchy, Walk, choose_resolution, communities, group
+from diva.partition.grouping import Hierarchy, Walk, choose_resolution, communities, group
 
 seeds = st.integers(0, 2**32 - 1)
 resolutions = st.floats(0.01, 10.0)

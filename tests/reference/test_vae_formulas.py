@@ -14,18 +14,18 @@ from torch.nn import functional
 
 from diva.data import ArrayBatches, ArraySource, Samples
 from diva.data.opening import scaling_for
-from diva.mixture.frame import Frame, FramedBatches, measure
 from diva.mixture.gaussian import NormalGamma, make_family
 from diva.mixture.laps import fit_mixture
 from diva.mixture.local import summarize
 from diva.mixture.moves import Birth, Delete, Merge, Shuffle
+from diva.mixture.prior import MixturePrior, StandardNormal
+from diva.mixture.standardize import Frame, FramedBatches, measure
 from diva.mixture.state import MixtureState
+from diva.models.recipes import PRESETS
 from diva.networks import ConvDecoder, ConvEncoder, GaussianNLL, SquaredError
-from diva.priors import MixturePrior, StandardNormal
-from diva.recipes import PRESETS
-from diva.sharpening import Teacher
-from diva.training import KL_SHARE, Course, Learner, fit_epochs, kl_weight, mini_batches, total_loss
-from diva.vae import VAE
+from diva.networks.vae import VAE
+from diva.training.loop import KL_SHARE, Course, Learner, fit_epochs, kl_weight, mini_batches, total_loss
+from diva.training.pseudo_labels import Teacher
 
 from .literal import NormalWishart, independent_parts, stick_parameters
 

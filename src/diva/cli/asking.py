@@ -12,21 +12,21 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from diva.archive import write_atomically
 from diva.cli import console
 from diva.cli.errors import UsageError, for_people
 from diva.cli.options import Columns, ImageSize, Json, Key, LabelColumn, Limit, Split, columns_of, image_size_of, split_of
 from diva.cli.runs import check_finished, open_model
 from diva.cli.sources import SOURCE_FILE, OpenedData, SourceSpec, open_spec, specify
 from diva.cli.tables import TableWriter
-from diva.commits import STREAM, read_commit
 from diva.data import PartOfSource
 from diva.data.files import is_table
-from diva.estimator import DIVA
 from diva.metrics import Agreement
+from diva.models.diva import DIVA
 from diva.report import write_figures, write_report
 from diva.report.pictures import contact_sheet, to_pictures
-from diva.snapshot import SNAPSHOT, Snapshot
+from diva.runs.archive import write_atomically
+from diva.runs.snapshot import SNAPSHOT, Snapshot
+from diva.runs.stream_log import STREAM, read_commit
 
 PREDICTED_AT_ONCE = 4096
 

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from diva.estimator import DIVA
-from diva.snapshot import Snapshot
-from diva.training import EpochRecord
+from diva.models.diva import DIVA
+from diva.runs.snapshot import Snapshot
+from diva.training.loop import EpochRecord
 
 output = Console(soft_wrap=False, highlight=False)
 errors = Console(stderr=True, highlight=False)

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 import typer
 
-from diva.checkpoints import CHECKPOINT, CONFIG, MODEL
 from diva.cli import console, parameters
 from diva.cli.errors import INTERRUPTED, Stopped, UsageError, for_people
 from diva.cli.options import (
@@ -33,11 +32,12 @@ from diva.cli.runs import new_run, replacing
 from diva.cli.sources import OpenedData, SourceSpec, open_spec, specify
 from diva.data.catalog import is_name
 from diva.data.layouts import AS_PUBLISHED
-from diva.estimator import DIVA
 from diva.exceptions import ComponentLimitWarning
+from diva.models.diva import DIVA
 from diva.report import write_report
-from diva.snapshot import SNAPSHOT, take_snapshot
-from diva.training import EpochRecord
+from diva.runs.folder import CHECKPOINT, CONFIG, MODEL
+from diva.runs.snapshot import SNAPSHOT, take_snapshot
+from diva.training.loop import EpochRecord
 
 Source = Annotated[
     str, typer.Argument(help="A data set (see `diva data list`), .npy, .npz, .csv, .parquet, .idx.gz, or a folder of images.")

@@ -13,8 +13,8 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from diva.cli.errors import UsageError
-from diva.estimator import DIVA
-from diva.parameters import check_params
+from diva.models.diva import DIVA
+from diva.models.parameters import check_params
 
 OF_THE_COMMAND = ("run_dir", "resume", "callbacks", "verbose", "encoder", "decoder")  # set by the command, or not by text
 PANEL = "Parameters of the model (all optional)"

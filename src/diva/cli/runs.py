@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from diva.checkpoints import CHECKPOINT, CONFIG, HISTORY, MODEL, RunFolder
 from diva.cli.errors import UsageError
 from diva.cli.sources import SOURCE_FILE
-from diva.commits import PREDICTING, STREAM, read_commit
-from diva.estimator import DIVA
-from diva.persistence import load
+from diva.models.diva import DIVA
 from diva.report.page import REPORT
 from diva.report.projection import PROJECTION
-from diva.snapshot import SNAPSHOT
+from diva.runs.folder import CHECKPOINT, CONFIG, HISTORY, MODEL, RunFolder
+from diva.runs.load import load
+from diva.runs.snapshot import SNAPSHOT
+from diva.runs.stream_log import PREDICTING, STREAM, read_commit
 
 RUNS = Path("runs")
 REPLACED = ".replaced"  # where an old run waits until the new one has something to show

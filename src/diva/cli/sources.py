@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diva.archive import write_atomically
 from diva.cli.errors import UsageError
 from diva.data import PartOfSource, Source
 from diva.data.catalog import dataset_info, is_name, load_dataset
 from diva.data.files import is_table, open_path
 from diva.exceptions import DataError
+from diva.runs.archive import write_atomically
 
 SOURCE_FILE = "source.json"
 

@@ -16,20 +16,20 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from diva.checkpoints import RunFolder
 from diva.cli import console
 from diva.cli.asking import noted, noted_image_size
 from diva.cli.errors import INTERRUPTED, Stopped, UsageError, for_people
 from diva.cli.learning import stopping_at_once
 from diva.cli.options import Columns, ImageSize, Json, Key, columns_of, image_size_of
 from diva.cli.runs import check_finished, open_model
-from diva.commits import EVENTS, PREDICTING, STREAM, Commit, StreamLog, read_commit
 from diva.data import FileStream, Following, LineStream, Offset, StreamBatch
 from diva.data.opening import allowed_shapes
-from diva.estimator import DIVA
 from diva.exceptions import ComponentLimitWarning
-from diva.identity import ClusterRecord
-from diva.streaming import BatchRecord
+from diva.models.diva import DIVA
+from diva.models.stream_memory import BatchRecord
+from diva.partition.matching import ClusterRecord
+from diva.runs.folder import RunFolder
+from diva.runs.stream_log import EVENTS, PREDICTING, STREAM, Commit, StreamLog, read_commit
 
 STANDARD_INPUT = "-"
 OTHER_SOURCE = ("new", "moved")

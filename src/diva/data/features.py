@@ -20,9 +20,9 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from diva.archive import write_atomically
 from diva.data.images import IMAGE_SUFFIXES
 from diva.exceptions import DataError
+from diva.runs.archive import write_atomically
 
 
 @dataclass(frozen=True)

@@ -17,21 +17,21 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from diva.archive import Archive, write_archive
 from diva.checks import check_device, is_number, is_whole, plain_param, resolve_device
 from diva.data import ArrayBatches, Rows, StreamBatches, is_batch_source, to_numpy
 from diva.exceptions import ComponentLimitWarning, DataChangedError, InterruptedFitWarning
-from diva.grouping import Hierarchy, Walk, group, group_as, neighbour_walk
-from diva.identity import ClusterRecord, Naming
-from diva.mixture.frame import Frame, FramedBatches, FramedBlock, Measurement, measure
 from diva.mixture.gaussian import NormalGamma, make_family
 from diva.mixture.laps import LapRecord, MixtureFit, fit_mixture
 from diva.mixture.local import summarize
 from diva.mixture.moves import Birth, Delete, Merge, Move, MoveRecord, Shuffle
 from diva.mixture.saving import mixture_from_archive, mixture_to_archive, record_from_plain
+from diva.mixture.standardize import Frame, FramedBatches, FramedBlock, Measurement, measure
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import concat
 from diva.mixture.sticks import expected_weights, stick_posterior
+from diva.partition.grouping import Hierarchy, Walk, group, group_as, neighbour_walk
+from diva.partition.matching import ClusterRecord, Naming
+from diva.runs.archive import Archive, write_archive
 from diva.threads import one_thread, threads_for
 
 Level = Literal["cluster", "component"] | int

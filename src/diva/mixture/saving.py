@@ -8,8 +8,8 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import torch
 from torch import Tensor
 
-from diva.mixture.frame import Frame
 from diva.mixture.gaussian import GaussianFamily, NormalGamma, NormalWishart
+from diva.mixture.standardize import Frame
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
 

@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list
 
-from diva.checkpoints import RunFolder
-from diva.estimator import DIVA
 from diva.exceptions import ModelFileError, ReportError
-from diva.persistence import load
+from diva.models.diva import DIVA
 from diva.report.lineage import Flow, survivors, trace
 from diva.report.palette import BIRTHS, NEUTRAL, REMOVALS, colour_of
 from diva.report.pictures import to_pictures
 from diva.report.projection import Projection, project_run
-from diva.snapshot import Snapshot
-from diva.training import EpochRecord
+from diva.runs.folder import RunFolder
+from diva.runs.load import load
+from diva.runs.snapshot import Snapshot
+from diva.training.loop import EpochRecord
 
 SNAPSHOT = "snapshot.safetensors"
 N_SHOWN = 10  # samples of each sort in a gallery

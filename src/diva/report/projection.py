@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
-from diva.archive import read_archive, write_archive
 from diva.exceptions import ModelFileError
+from diva.runs.archive import read_archive, write_archive
 
 KIND = "DIVA projection"
 PROJECTION = "projection.safetensors"

@@ -8,7 +8,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import diva
 from diva import DPMixture
-from diva.grouping import Hierarchy, Walk, group_as, neighbour_walk
+from diva.partition.grouping import Hierarchy, Walk, group_as, neighbour_walk
 
 BOTH = pytest.mark.parametrize("covariance_type", ["diag", "full"])
 CENTERS = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 6.0], [0.0, -6.0]])

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diva.data import ArrayBatches
-from diva.mixture.frame import FramedBatches, measure
 from diva.mixture.gaussian import make_family
 from diva.mixture.laps import fit_mixture
 from diva.mixture.local import summarize
 from diva.mixture.moves import Birth, Delete, Merge, Shuffle
 from diva.mixture.moves.base import Agenda, Edit, Proposal, joint_entropy_floor, try_proposal, x_log_x
+from diva.mixture.standardize import FramedBatches, measure
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
 

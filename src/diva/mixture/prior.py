@@ -1,0 +1,98 @@
+"""What a VAE sees of its prior: something with a ``kl``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from diva.mixture.gaussian import LOG_2PI, Linear
+from diva.mixture.standardize import Frame
+from diva.mixture.state import MixtureState
+
+
+class LatentPrior(Protocol):
+    """A prior over codes."""
+
+    def kl(self, q_mean: Tensor, q_log_var: Tensor, at: Tensor) -> Tensor:
+        """Kullback–Leibler divergence of each q(z|x) from the prior, (n,).
+
+        Parameters
+        ----------
+        q_mean, q_log_var : Tensor of shape (n, D)
+        at : Tensor of shape (n, D)
+            Codes by which a mixture decides who belongs to what: the sampled ones in the paper, those of clean samples else.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class StandardNormal:
+    """N(0, I): before there is a mixture."""
+
+    def kl(self, q_mean: Tensor, q_log_var: Tensor, at: Tensor) -> Tensor:  # noqa: D102
+        return 0.5 * (q_mean**2 + q_log_var.exp() - 1.0 - q_log_var).sum(1)
+
+
+@dataclass(frozen=True)
+class MixturePrior:
+    """The mixture, its components fixed at their posterior means.
+
+    Attributes
+    ----------
+    mixture : MixtureState
+    frame : Frame
+        The coordinates in which the mixture lives; a KL divergence does not depend on them.
+    assignment : {"soft", "hard"}
+        Weigh the components by their responsibilities (equation 10), or take the most probable one (equation 9).
+    """
+
+    mixture: MixtureState
+    frame: Frame
+    assignment: Literal["soft", "hard"] = "soft"
+
+    def kl(self, q_mean: Tensor, q_log_var: Tensor, at: Tensor) -> Tensor:  # noqa: D102
+        with torch.no_grad():
+            resp = self.responsibilities(at)
+            if self.assignment == "hard":
+                resp = functional.one_hot(resp.argmax(1), resp.shape[1]).to(resp.dtype)
+        return (resp * self.kl_of_components(q_mean, q_log_var)).sum(1)
+
+    def kl_of_components(self, q_mean: Tensor, q_log_var: Tensor) -> Tensor:
+        """Equation 9 for every sample and component in one product, (n, K).
+
+        The expected features of z under q are those of its mean, with the variance added to the squares; the log density of
+        a component is linear in them.
+        """
+        mean, spread = self._enter(q_mean), q_log_var.exp() / self._unit(q_log_var) ** 2
+        log_var = q_log_var - 2.0 * self._unit(q_log_var).log()
+        neg_entropy = -0.5 * (1.0 + LOG_2PI + log_var).sum(1, keepdim=True)
+        features = self.mixture.family.expected_features(mean, spread)
+        coef, offset = self._coefficients(features)
+        return neg_entropy - torch.addmm(offset, features, coef)
+
+    def responsibilities(self, z: Tensor) -> Tensor:
+        """Probability of each component for each code, (n, K)."""
+        return self.mixture.posterior.responsibilities(self._enter(z).double()).to(z.dtype)
+
+    def log_scores(self, z: Tensor) -> Tensor:
+        """Unnormalized log responsibilities, (n, K); gradients pass."""
+        return self.mixture.posterior.log_scores(self.mixture.family.features(self._enter(z)))
+
+    @cached_property
+    def _plug_in(self) -> Linear:
+        return self.mixture.family.plug_in_log_density(self.mixture.total)
+
+    def _coefficients(self, like: Tensor) -> Linear:
+        coef, offset = self._plug_in
+        return Linear(coef.to(like), offset.to(like))
+
+    def _unit(self, like: Tensor) -> Tensor:
+        return self.frame.unit.to(like)
+
+    def _enter(self, z: Tensor) -> Tensor:
+        return (z - self.frame.origin.to(z)) / self._unit(z)

@@ -1,0 +1,1 @@
+"""Estimators built on networks and the mixture."""

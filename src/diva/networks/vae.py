@@ -1,0 +1,89 @@
+"""The variational auto-encoder: encoder, decoder and loss; it knows its prior only as something with a ``kl``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from diva.mixture.prior import LatentPrior
+from diva.networks import SquaredError
+
+LOG_VAR_LIMIT = 10.0  # variances of a code stay between e^-10 and e^10, however the encoder errs
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """Terms of the loss, per sample of a batch.
+
+    Attributes
+    ----------
+    reconstruction : Tensor of shape (n,)
+        Summed over the numbers of a sample.
+    kl : Tensor of shape (n,)
+    q_mean : Tensor of shape (n, D), or (2 n, D)
+        Means of the codes of the samples as they are, then of their views.
+    z : Tensor of shape (n, D)
+        The codes that were decoded.
+    """
+
+    reconstruction: Tensor
+    kl: Tensor
+    q_mean: Tensor
+    z: Tensor
+
+
+class VAE(nn.Module):
+    """An encoder that returns (mean, log_var), a decoder, and what a reconstruction is worth.
+
+    Parameters
+    ----------
+    encoder, decoder : nn.Module
+    likelihood : nn.Module
+        SquaredError or GaussianNLL.
+    """
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module, likelihood: nn.Module | None = None) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        self.likelihood = SquaredError() if likelihood is None else likelihood
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log variance of q(z|x), each (n, D)."""
+        q_mean, q_log_var = self.encoder(x)
+        return q_mean, LOG_VAR_LIMIT * torch.tanh(q_log_var / LOG_VAR_LIMIT)
+
+    def decode(self, z: Tensor) -> Tensor:
+        """Reconstructions of codes (n, D)."""
+        x: Tensor = self.decoder(z)
+        return x
+
+    def loss(self, x: Tensor, prior: LatentPrior, noise: torch.Generator, view: Tensor | None = None) -> LossTerms:
+        """Reconstruct samples from their codes, or from the codes of a view of them.
+
+        Parameters
+        ----------
+        x : Tensor of shape (n, ...)
+        prior : LatentPrior
+        noise : torch.Generator
+            For the sampled codes.
+        view : Tensor of shape (n, ...), optional
+            The samples, moved: they are encoded in the place of ``x``, which is still what the decoder should return. Both go
+            through the encoder together, so that batch norm sees one population.
+        """
+        if view is None:
+            q_mean, q_log_var = self.encode(x)
+            z = _sample(q_mean, q_log_var, noise)
+            at, means = z, q_mean  # the paper assigns the sampled code
+        else:
+            means, log_vars = self.encode(torch.cat([x, view]))
+            at, q_mean = means.chunk(2)
+            q_log_var = log_vars.chunk(2)[1]
+            z = _sample(q_mean, q_log_var, noise)
+        return LossTerms(self.likelihood(self.decode(z), x), prior.kl(q_mean, q_log_var, at.detach()), means, z)
+
+
+def _sample(mean: Tensor, log_var: Tensor, noise: torch.Generator) -> Tensor:
+    return mean + torch.randn(mean.shape, generator=noise, device=noise.device).to(mean.device) * (log_var / 2).exp()

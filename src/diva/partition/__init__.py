@@ -1,0 +1,1 @@
+"""From components to clusters."""

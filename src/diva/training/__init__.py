@@ -1,0 +1,1 @@
+"""What every deep model shares: the loop, objectives, augmentation, pseudo-labels, replay."""
