@@ -1,10 +1,11 @@
-"""How a fitted model goes on: with old and new data together, with new data alone, with networks that learn or that rest."""
+"""How a fitted DIVA goes on: with old and new data together, or with new data alone, with networks that learn or stay as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -12,242 +13,284 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.data import ArraySource, JoinedSource, PartOfSource, Samples
-from diva.mixture.estimator import Carried, DPMixture
+from diva.mixture.model import MixtureModel
 from diva.mixture.moves import MoveRecord
 from diva.mixture.prior import MixturePrior
-from diva.models.building import make_learner, make_views, seed_of
-from diva.models.novelty import Doubt, familiarity
-from diva.partition.grouping import Walk, neighbour_walk
-from diva.training.clustering import (
-    DRAWS_EACH,
-    extend_clusters,
-    fill_clusters,
-    fill_more,
-    find_clusters,
-    find_more,
-    go_on,
-    new_mixture,
-    see,
-    teach,
-    with_static,
+from diva.models.algorithm1 import Algorithm1
+from diva.models.base import DeepClusterer, learning_from, seed_of, unchanged_on_failure
+from diva.models.clusters import DRAWS_EACH, continue_fit, extend_clusters, with_static
+from diva.models.config import DIVAConfig, StreamParameters
+from diva.models.memory import BIRTH_SHARE, MOST_BATCHES, BatchOutcome, BatchRecord, StreamMemory, Window
+from diva.models.novelty import CALIBRATION_SAMPLES, EncoderUncertainty, Novelty
+from diva.models.state import DIVAState, Task
+from diva.networks.vae import VAE
+from diva.parameters import values_of
+from diva.partition.walk import Walk, neighbour_walk
+from diva.training.encode import Codes, decode, encode, subset
+from diva.training.replay import (
+    CodeDrift,
+    ExperienceReplay,
+    FeatureMoments,
+    Reservoir,
+    draw_replay,
+    freeze_body,
+    last_layer,
+    measure_moments,
+    remember,
+    repeated,
+    trains_last_layer,
 )
-from diva.training.encode import Codes, decode, encode
-from diva.training.loop import Course, Learner
-from diva.training.replay import Memory, Moments, Rehearsal, can_rest, let_rest, measure_moments, recall, remember, repeated
 
-if TYPE_CHECKING:
-    from diva.models.diva import DIVA
-
-NOVEL_SHARE = 0.01  # of samples that are not novel, that are called so
-CALIBRATION_SAMPLES = 10_000
-MAX_DRAWN = 2000  # to see what components that are past wander between
+MAX_DRAWN = 2000  # to see what components of the past share samples with
 
 
-# --- networks that learn
+class IncrementalMixin(DeepClusterer):
+    """Warm starts and ``partial_fit`` of DIVA: clusters and components keep their ids, nothing old is forgotten."""
 
+    config_: DIVAConfig
+    network_: VAE
+    mixture_: MixtureModel
+    variance_: float
+    lineage_: list[MoveRecord]
+    stream_: StreamMemory
 
-def course_with_all(model: DIVA, samples: Samples, held_out: Samples | None) -> tuple[Course, Memory]:
-    """Learn from old and new data together; the surest samples of known kinds tell where old clusters are afterwards."""
-    course = _course(model, samples, held_out)
-    chosen = np.flatnonzero(model._scores(samples) >= model._stream.typical_score)
-    known = replace(samples, source=PartOfSource(samples.source, chosen if len(chosen) else np.arange(len(samples))))
-    return course, remember(model.vae_, model.mixture_, known, float(model._stream.n_seen), course.device, gone=False)
+    @abstractmethod
+    def _make_task(self, config: DIVAConfig, samples: Samples, validation: Samples | None = None) -> Task:
+        """What is learnt from samples."""
 
+    @abstractmethod
+    def _make_state(self, objective: Algorithm1, seed: int) -> DIVAState:
+        """Networks with fresh weights."""
 
-def course_with_new(model: DIVA, samples: Samples) -> tuple[Course, Memory | None]:
-    """Learn from new samples and those that wait, and from what stands in for old data that are gone."""
-    stream, memory = model._stream, None
-    rng = np.random.default_rng(seed_of(model, stream.n_batches))
-    mass = float(max(stream.n_seen - len(stream.window), 1))
-    course = _course(model, samples, None)
-    if len(stream.window):
-        waiting = replace(samples, source=ArraySource(stream.window.values))
-        memory = remember(model.vae_, model.mixture_, waiting, float(len(waiting)), course.device, gone=False)
-        course = replace(course, samples=replace(samples, source=JoinedSource([samples.source, waiting.source])))
-    if model.replay != "draws":
-        return _with_reservoir(model, course, mass, rng)
-    assert stream.moments is not None
-    assert stream.code_variance is not None
-    before = (stream.anchor or model.mixture_)._naming_from(model.mixture_._state.next_id)
-    shape = samples.source.item_shape
-    recalled = recall(
-        model.vae_, before, stream.moments, stream.code_variance, samples.scaling, shape, mass, course.device, rng
-    )
-    return replace(course, recall=recalled), memory
+    @abstractmethod
+    def _set_labels(self, component_labels: NDArray[np.int64]) -> None:
+        """Set the fitted attributes that follow from the mixture."""
 
+    @property
+    def stream_parameters(self) -> StreamParameters:
+        """How it goes on with new data."""
+        return values_of(self, StreamParameters)
 
-def _course(model: DIVA, samples: Samples, held_out: Samples | None) -> Course:
-    recipe = model.recipe_.going_on(model.further_epochs)
-    views = make_views(model, recipe, samples)
-    return Course(recipe, samples, held_out, views, model._device(), model.early_stopping, teach)
+    @property
+    def novelty_threshold_(self) -> float:
+        """Samples that score below are novel."""
+        if self.stream_.novelty is None:
+            raise AttributeError("novelty_threshold_ is known after a fit")
+        return self.stream_.novelty.threshold
 
+    def _scores(self, codes: Codes) -> NDArray[np.float64]:
+        assert self.stream_.novelty is not None
+        return self.stream_.novelty.scores(self.mixture_, codes)
 
-def _with_reservoir(model: DIVA, course: Course, mass: float, rng: np.random.Generator) -> tuple[Course, Memory]:
-    """Learn from real samples of the past again, repeated, if there are any.
+    def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:  # noqa: D102
+        if not (self.stream_parameters.warm_start and self.__sklearn_is_fitted__()):
+            return super().fit(X, y, validation=validation)
+        self._check_parameters()
+        with unchanged_on_failure(self):
+            samples = self._samples(X)
+            held_out = None if validation is None else self._samples(validation)
+            with learning_from(samples):
+                n_moves = len(self.lineage_)
+                objective = Algorithm1(self._task_with_all(samples, held_out))
+                with self._locked_folder() as folder:
+                    identity = self._identity(objective.task.config, samples, held_out) if folder else None
+                    state = self._further_state(objective)
+                    self._train(state, objective, folder, identity)
+                    self._end_training(state, objective)
+                    self.stream_ = replace(self.stream_, window=Window.empty(), anchor=None, reservoir=Reservoir.empty())
+                    self._close_batch(samples, BatchOutcome(state.started, n_moves, len(samples)))
+                    if folder is not None:
+                        self.save(folder.model)
+        return self
 
-    Without any, decoded draws still show where old components are when all is learnt, but are not learnt from.
-    """
-    fresh, reservoir = course.samples, model._stream.reservoir
-    if not (model.replay == "reservoir" and len(reservoir)):
-        z = torch.from_numpy(model.mixture_._draw_each(DRAWS_EACH, rng)[0]).float()
-        values = decode(model.vae_, z, fresh.scaling, fresh.source.item_shape, course.device)
-        drawn = replace(fresh, source=ArraySource(values))
-        return course, remember(model.vae_, model.mixture_, drawn, mass, course.device, gone=True)
-    kept = replace(fresh, source=ArraySource(reservoir.values))
-    memory = remember(model.vae_, model.mixture_, kept, mass, course.device, gone=True)
-    again = repeated(len(memory), round(min(mass, len(fresh))), rng)  # half of what is learnt from at most
-    rehearsal = Rehearsal(len(fresh), memory.mean[again], memory.variance[again])
-    joined = JoinedSource([fresh.source, PartOfSource(memory.source, again)])
-    return replace(course, samples=replace(fresh, source=joined), rehearsal=rehearsal), memory
+    fit.__doc__ = DeepClusterer.fit.__doc__
 
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Go on with new samples, the old ones gone; the first call is a fit.
 
-def fresh_samples(course: Course) -> Samples:
-    """Those of a course that are not remembered ones."""
-    if course.rehearsal is None:
-        return course.samples
-    return replace(course.samples, source=PartOfSource(course.samples.source, np.arange(course.rehearsal.first)))
+        Clusters and components keep their ids. New components are born where the mixture describes new samples badly, and
+        find their place among the clusters. When there are enough novel samples, the networks learn as well: from the latest
+        samples, and from what the model remembers of those that are gone. ``labels_`` are those of ``X``.
+        """
+        self.partial_fit_encode(X)
+        return self
 
+    def partial_fit_encode(self, X: Any) -> Codes:
+        """Go on as ``partial_fit`` does, and return the codes of the samples: they need not be encoded again to be assigned."""
+        if not self.__sklearn_is_fitted__():
+            self.fit(X)
+            return self._encode(self._samples(X))
+        self._check_parameters()
+        with unchanged_on_failure(self):
+            return self._partial_fit(self._samples(X))
 
-def make_further_learner(model: DIVA, course: Course) -> Learner:
-    """A learner that begins with what a model has learnt."""
-    before = model.mixture_
-    learner = make_learner(model, course, model._stream.n_batches)
-    learner.vae.load_state_dict(model.vae_.state_dict())
-    if course.recall is not None:
-        let_rest(learner.vae)
-    learner.variance = model._variance
-    learner.epoch, learner.history = len(model.history_), list(model.history_)
-    learner.lineage = list(model.lineage_)
-    learner.next_component_id, learner.goes_on = before._state.next_id, True
-    if not course.recipe.final_refit:  # the prior is the mixture, and stays it
-        learner.prior = MixturePrior(before._state, before._frame, course.recipe.assignment)
-    return learner
+    def _partial_fit(self, samples: Samples) -> Codes:
+        started, stream, n_moves = time.perf_counter(), self.stream_, len(self.lineage_)
+        asked = self.stream_parameters
+        with learning_from(samples):
+            codes = self._encode(samples)
+            novel = self._scores(codes) < self.novelty_threshold_
+            verdict = stream.window.judge(samples.source, novel)
+            learns = asked.adapt is True or (asked.adapt == "auto" and verdict == "learn")
+            learns = learns and (asked.replay != "draws" or stream.moments is not None)
+            if learns:
+                objective = Algorithm1(self._task_with_new(samples))
+                state = self._further_state(objective)
+                self._train(state, objective, None, None)
+                self._end_training(state, objective)
+            else:
+                before = self.mixture_
+                self.mixture_ = self._extended_mixture(samples, codes.mean, births=float(novel.mean()) >= BIRTH_SHARE)
+                self._set_labels(self.mixture_.predict(codes.mean.numpy(), "component"))
+            waiting, anchor = Window.empty(), None
+            if not learns and asked.adapt == "auto" and verdict == "wait":
+                waiting, anchor = stream.window.after(samples.source, novel), stream.anchor or before
+            self.stream_ = replace(self.stream_, window=waiting, anchor=anchor)
+            n_seen = stream.n_seen + len(samples)
+            self._close_batch(samples, BatchOutcome(started, n_moves, n_seen, learns, novel))
+            return self._encode(samples) if learns else codes
 
+    # --- networks that learn
 
-# --- the mixture that is left
+    def _further_task(self, samples: Samples, validation: Samples | None = None) -> Task:
+        return self._make_task(self.config_.continued(self.stream_parameters.further_epochs), samples, validation)
 
+    def _task_with_all(self, samples: Samples, validation: Samples | None) -> Task:
+        """Learn from old and new data together; the surest samples of known classes tell where old clusters are afterwards."""
+        task = self._further_task(samples, validation)
+        assert self.stream_.novelty is not None
+        chosen = np.flatnonzero(self._scores(self._encode(samples)) >= self.stream_.novelty.typical)
+        known = replace(samples, source=PartOfSource(samples.source, chosen if len(chosen) else np.arange(len(samples))))
+        past = remember(self.network_, self.mixture_, known, float(self.stream_.n_seen), task.device, gone=False)
+        return replace(task, past=past)
 
-def last_mixture(learner: Learner, course: Course, before: DPMixture | None, memory: Memory | None) -> tuple[Tensor, DPMixture]:
-    """Codes of the samples of a course, and a mixture of them and of all that is remembered.
+    def _task_with_new(self, samples: Samples) -> Task:
+        """Learn from new samples and those that wait, and from what stands in for old data that are gone."""
+        stream, past = self.stream_, None
+        rng = np.random.default_rng(seed_of(self.run_parameters.random_state, stream.n_batches))
+        n_gone = stream.n_seen - len(stream.window)
+        task = replace(self._further_task(samples), n_own=len(samples), n_gone=n_gone)
+        if len(stream.window):
+            waiting = replace(samples, source=ArraySource(stream.window.values))
+            past = remember(self.network_, self.mixture_, waiting, float(len(waiting)), task.device, gone=False)
+            task = replace(task, samples=replace(samples, source=JoinedSource([samples.source, waiting.source])))
+        mass = float(max(n_gone, 1))
+        if self.stream_parameters.replay != "draws":
+            return self._with_reservoir(task, mass, rng)
+        assert stream.moments is not None
+        assert stream.code_variance is not None
+        before = (stream.anchor or self.mixture_).with_next_id(self.mixture_.state.next_id)
+        drift = CodeDrift(stream.moments, last_layer(self.network_).detach().clone().cpu(), stream.code_variance)
+        return replace(task, replay=draw_replay(self.network_, before, drift, samples, mass, task.device, rng), past=past)
 
-    Parameters
-    ----------
-    learner, course
-    before : DPMixture or None
-        The mixture of the fit before, after which clusters are named.
-    memory : Memory or None
-        Samples of the past: components are carried over and clusters keep their names by where these are now.
-    """
-    moved = None
-    if memory is not None:
-        moved = encode(learner.vae, replace(course.samples, source=memory.source), course.device).mean.numpy()
-    prior = learner.prior
-    if not course.recipe.final_refit and isinstance(prior, MixturePrior):
-        clean = encode(learner.vae, course.samples, course.device).mean
-        mixture = new_mixture(learner, course)._adopt(prior.mixture, prior.frame, clean.numpy())
-    elif course.recall is not None:
-        codes = see(learner, course)
-        clean = codes.clean
-        if learner.teacher is None:
-            mixture = find_more(codes, learner, course, count_views=False)
-        else:
-            mixture = fill_more(codes, learner, course)
-        mixture.lineage_ = mixture.lineage_[len(course.recall.before.lineage_) :]  # the rest is the learner's already
-    else:
-        carried = weights = None
-        if memory is not None and before is not None and moved is not None:
-            carried = Carried(moved, memory.components, memory.weights, before._state.ids, learner.next_component_id)
-            if memory.gone:
-                fresh = fresh_samples(course)
-                course = replace(course, samples=replace(fresh, source=JoinedSource([fresh.source, memory.source])))
-                weights = np.concatenate([np.ones(len(fresh)), memory.weights])
-        codes = see(learner, course)
-        clean = codes.clean
-        fitted = find_clusters if learner.teacher is None else fill_clusters
-        mixture = fitted(codes, learner, course, weights, carried)
-    if before is not None:
-        _keep_names(before, mixture, learner, course, memory, moved)
-        learner.lineage += _forgotten(before, mixture, learner.lineage)
-    return clean, mixture
+    def _with_reservoir(self, task: Task, mass: float, rng: np.random.Generator) -> Task:
+        """Learn from real samples of the past again, repeated, if there are any.
 
+        Without any, decoded draws still show where old components are when all is learnt, but are not learnt from.
+        """
+        fresh, reservoir = task.samples, self.stream_.reservoir
+        if not (self.stream_parameters.replay == "reservoir" and len(reservoir)):
+            z = torch.from_numpy(self.mixture_.draw_each(DRAWS_EACH, rng).codes).float()
+            values = decode(self.network_, z, fresh.scaling, fresh.source.item_shape, task.device)
+            drawn = replace(fresh, source=ArraySource(values))
+            return replace(task, past=remember(self.network_, self.mixture_, drawn, mass, task.device, gone=True))
+        kept = replace(fresh, source=ArraySource(reservoir.values))
+        past = remember(self.network_, self.mixture_, kept, mass, task.device, gone=True)
+        again = repeated(len(past), round(min(mass, len(fresh))), rng)  # half of what is learnt from at most
+        experience = ExperienceReplay(len(fresh), past.mean[again], past.variance[again])
+        joined = JoinedSource([fresh.source, PartOfSource(past.source, again)])
+        return replace(task, samples=replace(fresh, source=joined), experience=experience, past=past)
 
-def _keep_names(
-    before: DPMixture,
-    mixture: DPMixture,
-    learner: Learner,
-    course: Course,
-    memory: Memory | None,
-    moved: NDArray[np.float32] | None,
-) -> None:
-    """Name clusters after those before, by where remembered samples are now, and draws of what stays in place."""
-    where: list[tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64]]] = []
-    if memory is not None and moved is not None:
-        where.append((memory.components, moved, memory.weights))
-    if course.recall is not None:
-        codes, _, weights = course.recall.before._draw_each(DRAWS_EACH, learner.rng)
-        where.append((before.predict(codes, level="component"), codes.astype(np.float32), weights))
-    components, codes, weights = (np.concatenate(parts) for parts in zip(*where, strict=True))
-    now = mixture._groups(None)[mixture.predict(codes, level="component")]
-    mixture._rename(before, before._groups(None)[components], now, weights)
+    def _further_state(self, objective: Algorithm1) -> DIVAState:
+        """A state that begins with what the model has learnt."""
+        before, config = self.mixture_, objective.task.config
+        state = self._make_state(objective, seed_of(self.run_parameters.random_state, self.stream_.n_batches))
+        state.network.load_state_dict(self.network_.state_dict())
+        if objective.task.replay is not None:
+            freeze_body(state.network)
+        state.variance, state.before = self.variance_, before
+        state.epoch, state.history, state.lineage = len(self.history_), list(self.history_), list(self.lineage_)
+        state.next_component_id = before.state.next_id
+        if not config.final_refit:  # the prior is the mixture, and stays it
+            state.prior = MixturePrior(before.state, before.standardization, config.assignment)
+        return state
 
+    # --- networks that stay as they are
 
-def _forgotten(before: DPMixture, after: DPMixture, lineage: Sequence[MoveRecord]) -> list[MoveRecord]:
-    """Components that are gone without a move of their own: nothing of what is remembered was theirs."""
-    named = {i for record in (*lineage, *after.lineage_) for i in record.parents if i not in record.children}
-    lost = sorted(set(before._state.ids) - set(after._state.ids) - named)
-    return [MoveRecord("delete", (i,), (), 0.0, (), True) for i in lost]
+    def _extended_mixture(self, samples: Samples, codes: Tensor, *, births: bool) -> MixtureModel:
+        """The mixture, gone on with new samples; new components find their place among the clusters."""
+        before = self.mixture_
+        mixture = continue_fit(before, codes.numpy(), births=births)
+        rng = np.random.default_rng(seed_of(self.run_parameters.random_state, self.stream_.n_batches))
+        return extend_clusters(before, mixture, lambda: self._walk_after(mixture, samples, codes, rng), rng)
 
+    def _walk_after(self, mixture: MixtureModel, samples: Samples, codes: Tensor, rng: np.random.Generator) -> Walk:
+        """Augmented views of new samples; samples that are gone take part through draws of the mixture."""
+        task = self._make_task(self.config_, samples)
+        components = rng.choice(mixture.n_components, min(self.stream_.n_seen, MAX_DRAWN), p=mixture.weights)
+        draws = mixture.draw(components, rng).astype(np.float32)
+        if task.augmentation is None:
+            z = np.concatenate([codes.numpy(), draws])
+            return neighbour_walk(z, mixture.predict_proba(z, "component"))
+        generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
+        views = encode(self.network_, samples, task.device, task.augmentation, generator).mean
+        resp, resp_views = (mixture.predict_proba(z.numpy(), "component") for z in (codes, views))
+        return with_static(Walk(resp, resp_views), mixture, draws)
 
-# --- networks that rest
+    # --- what is remembered
 
+    def _remember(self, samples: Samples, n_gone: int) -> None:
+        """Measure, on samples that were learnt from, what is novel, and what lets the encoder learn later."""
+        stream = self.stream_
+        rng = np.random.default_rng([seed_of(self.run_parameters.random_state, stream.n_batches), 2])
+        some = subset(samples, CALIBRATION_SAMPLES, rng)
+        codes = self._encode(some)
+        share = len(samples) / (len(samples) + n_gone)
+        uncertainty = EncoderUncertainty.of(codes)
+        if n_gone and stream.novelty is not None:
+            uncertainty = stream.novelty.uncertainty.joined(uncertainty, share)
+        novelty = Novelty.calibrated(self.mixture_, uncertainty, codes, n_gone, rng)
+        moments, variance = self._encoder_statistics(some, codes, share, rng)
+        self.stream_ = replace(stream, moments=moments, code_variance=variance, novelty=novelty)
 
-def place(model: DIVA, samples: Samples, *, births: bool) -> tuple[Tensor, DPMixture]:
-    """Codes of new samples, and the mixture, gone on with them; new components find their place among the clusters."""
-    before = model.mixture_
-    clean = encode(model.vae_, samples, model._device()).mean
-    mixture = go_on(before, clean.numpy(), births=births)
-    rng = np.random.default_rng(seed_of(model, model._stream.n_batches))
-    return clean, extend_clusters(before, mixture, lambda: _walk_after(model, mixture, samples, clean, rng), rng)
+    def _close_batch(self, samples: Samples, outcome: BatchOutcome) -> None:
+        """Write the batch's record, and remember what has to be remembered of its samples."""
+        stream, asked = self.stream_, self.stream_parameters
+        reservoir = stream.reservoir
+        if asked.replay == "reservoir":
+            rng = np.random.default_rng([seed_of(self.run_parameters.random_state, stream.n_batches), 1])
+            reservoir = reservoir.after(samples.source, int(asked.reservoir), rng)
+        moves = [record.move for record in self.lineage_[outcome.n_moves :]]
+        record = BatchRecord(
+            batch=stream.n_batches,
+            n_samples=len(samples),
+            novel_share=None if outcome.novel is None else float(outcome.novel.mean()),
+            learnt=outcome.learnt,
+            births=moves.count("birth"),
+            merges=moves.count("merge"),
+            deletes=moves.count("delete"),
+            n_components=self.mixture_.n_components,
+            n_clusters=self.mixture_.n_clusters,
+            seconds=time.perf_counter() - outcome.started,
+        )
+        self.stream_ = replace(
+            stream,
+            n_seen=outcome.n_seen,
+            n_batches=stream.n_batches + 1,
+            reservoir=reservoir,
+            records=(*stream.records, record)[-MOST_BATCHES:],
+        )
+        self.batches_ = list(self.stream_.records)
 
-
-def _walk_after(model: DIVA, mixture: DPMixture, samples: Samples, clean: Tensor, rng: np.random.Generator) -> Walk:
-    """Views of new samples; samples that are gone take part through draws of the mixture."""
-    views = make_views(model, model.recipe_, samples)
-    components = rng.choice(mixture.n_components_, min(model._stream.n_seen, MAX_DRAWN), p=mixture.weights_)
-    draws = mixture._draw(components, rng).astype(np.float32)
-    if views is None:
-        z = np.concatenate([clean.numpy(), draws])
-        return neighbour_walk(z, mixture.predict_proba(z, level="component"))
-    generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
-    moved = encode(model.vae_, samples, model._device(), views, generator).mean
-    resp, resp_moved = (mixture.predict_proba(z.numpy(), level="component") for z in (clean, moved))
-    return with_static(Walk(resp, resp_moved), mixture, draws)
-
-
-# --- what is remembered of a batch that was learnt from
-
-
-def typical_scores(
-    mixture: DPMixture, doubt: Doubt, codes: Codes, n_gone: int, rng: np.random.Generator
-) -> tuple[float, float]:
-    """Score below which a sample is novel, and the median: by codes that are not novel, and draws for those gone."""
-    scores = [familiarity(mixture, doubt, codes)]
-    if n_gone:
-        components = rng.choice(mixture.n_components_, min(n_gone, CALIBRATION_SAMPLES), p=mixture.weights_)
-        scores.append(mixture.score_samples(mixture._draw(components, rng)))
-    novel_below, median = np.quantile(np.concatenate(scores), [NOVEL_SHARE, 0.5])
-    return float(novel_below), float(median)
-
-
-def encoder_statistics(
-    model: DIVA, samples: Samples, codes: Codes, share: float, rng: np.random.Generator
-) -> tuple[Moments | None, Tensor]:
-    """Moments of features, and variance of codes, that let the encoder learn later; these samples are ``share`` of all."""
-    stream, moments, variance = model._stream, None, codes.log_var.exp().mean(0)
-    if can_rest(model.vae_) and model.adapt is not False:
-        moments = measure_moments(model.vae_, samples, model._device(), rng)
-        if share < 1 and stream.moments is not None:
-            moments = stream.moments.joined(moments, share)
-    if share < 1 and stream.code_variance is not None:
-        variance = share * variance + (1 - share) * stream.code_variance
-    return moments, variance
+    def _encoder_statistics(
+        self, samples: Samples, codes: Codes, share: float, rng: np.random.Generator
+    ) -> tuple[FeatureMoments | None, Tensor]:
+        """Moments of features, and variance of codes, that let the encoder learn later; these samples are ``share`` of all."""
+        stream, moments, variance = self.stream_, None, codes.log_var.exp().mean(0)
+        if trains_last_layer(self.network_) and self.stream_parameters.adapt is not False:
+            moments = measure_moments(self.network_, samples, self._device(), rng)
+            if share < 1 and stream.moments is not None:
+                moments = stream.moments.joined(moments, share)
+        if share < 1 and stream.code_variance is not None:
+            variance = share * variance + (1 - share) * stream.code_variance
+        return moments, variance

@@ -21,9 +21,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from diva.exceptions import ModelFileError
+from diva.runs.upgrade import upgraded
 
 FORMAT = "diva"
-SCHEMA = "1"
+SCHEMA = "2"
+READABLE = ("1", SCHEMA)  # older ones are upgraded
 DTYPES = (torch.float64, torch.float32, torch.int64, torch.uint8, torch.bool)
 
 AnyPath: TypeAlias = str | os.PathLike[str]
@@ -138,7 +140,18 @@ def read_archive(path: AnyPath, *, kinds: Collection[str]) -> Archive:
     if metadata["sha256"] != _checksum(kind, text, tensors) or not _is_padded_with_spaces(path):
         raise _refusal(path, "match its checksum", "its content has changed since it was written")
     _check_tensors(path, tensors, _WHEN_READING)
-    return Archive(kind, _parse_document(path, text), tensors)
+    document = _parse_document(path, text)
+    if metadata["schema"] != SCHEMA:
+        try:
+            document, tensors = upgraded(kind, document, tensors)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise _refusal(path, "be whole", f"parts of it are missing ({type(error).__name__}: {error})") from error
+    return Archive(kind, document, tensors)
+
+
+def parts_with(tensors: Tensors, prefix: str) -> Tensors:
+    """Tensors whose name begins with a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def _serialize(path: AnyPath, kind: str, document: dict[str, Any], tensors: Tensors) -> bytes:
@@ -175,8 +188,8 @@ def _check_metadata(path: AnyPath, metadata: dict[str, str], kinds: Collection[s
     if form != FORMAT:
         expected = f"be a model saved by diva, of format {FORMAT!r}"
         raise _refusal(path, expected, f"its format is {short_repr(form)}", "Check the path.")
-    if schema != SCHEMA:
-        expected = f"have schema {SCHEMA!r}, the one this diva reads"
+    if schema not in READABLE:
+        expected = f"have one of the schemas {READABLE}, which this diva reads"
         advice = "Read it with the version of diva that wrote it, or save the model again with this one."
         raise _refusal(path, expected, f"it has schema {short_repr(schema)}", advice)
     if kind not in kinds:

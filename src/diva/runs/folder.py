@@ -11,23 +11,16 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
 from diva.data import PartOfSource, Source
 from diva.data.samples import parts_of
 from diva.exceptions import ModelFileError, RunBusyError
-from diva.mixture.moves import MoveRecord
-from diva.mixture.prior import MixturePrior, StandardNormal
-from diva.mixture.saving import mixture_from_archive, mixture_to_archive, record_from_plain
 from diva.runs.archive import Archive, read_archive, write_archive, write_atomically
-from diva.training.loop import EpochRecord, Learner
-from diva.training.pseudo_labels import Teacher
 
 try:
     import fcntl
@@ -39,9 +32,24 @@ CONFIG = "config.json"
 HISTORY = "history.jsonl"
 MODEL = "model.diva"
 LOCK = ".lock"
-KIND = "DIVA checkpoint"
 FINGERPRINT_BYTES = 1 << 28  # up to here all samples are looked at
 FINGERPRINT_SAMPLES = 4096
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """What must be the same for a run to go on.
+
+    Attributes
+    ----------
+    config : dict
+        Parameters and what they came to; the version of diva is written along and may differ.
+    fingerprint : str
+        Of the data.
+    """
+
+    config: dict[str, Any]
+    fingerprint: str
 
 
 @dataclass(frozen=True)
@@ -102,16 +110,15 @@ class RunFolder:
         self.sweep()
         write_atomically(self.path / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
-    def write_checkpoint(self, learner: Learner, config: dict[str, Any], fingerprint: str) -> None:
+    def write_checkpoint(self, archive: Archive, identity: RunIdentity) -> None:
         """Replace the checkpoint, then the history, in one step each."""
-        document, tensors = learner_to_archive(learner)
-        document |= {"config": config, "fingerprint": fingerprint}
-        write_archive(self.checkpoint, KIND, document, tensors)
-        self.write_history(learner)
+        document = archive.document | {"config": identity.config, "fingerprint": identity.fingerprint}
+        write_archive(self.checkpoint, archive.kind, document, archive.tensors)
+        self.write_history(archive)
 
-    def write_history(self, learner: Learner) -> None:
+    def write_history(self, archive: Archive) -> None:
         """Replace the history in one step."""
-        lines = "".join(json.dumps(asdict(record)) + "\n" for record in learner.history)
+        lines = "".join(json.dumps(record) + "\n" for record in archive.document["history"])
         write_atomically(self.path / HISTORY, lines.encode())
 
     def sweep(self) -> None:
@@ -119,19 +126,19 @@ class RunFolder:
         for leftover in self.path.glob(".diva-*.tmp"):
             leftover.unlink(missing_ok=True)
 
-    def read_checkpoint(self, config: dict[str, Any], fingerprint: str) -> Archive:
+    def read_checkpoint(self, kind: str, identity: RunIdentity) -> Archive:
         """Read the checkpoint; raises ValueError if it is of another run or of other data."""
         self.sweep()
-        archive = read_archive(self.checkpoint, kinds=(KIND,))
+        archive = read_archive(self.checkpoint, kinds=(kind,))
         before = archive.document.get("config")
         if not isinstance(before, dict) or "fingerprint" not in archive.document:
             raise ModelFileError(f"{self.checkpoint} lacks its configuration. Delete it to start anew.")
-        changed = _differences(before, json.loads(json.dumps(config)))
+        changed = _differences(before, json.loads(json.dumps(identity.config)))
         if changed:
             raise ValueError(
                 f"The run in {self.path} was started with {', '.join(changed)}. Use the same, or choose another run_dir."
             )
-        if archive.document["fingerprint"] != fingerprint:
+        if archive.document["fingerprint"] != identity.fingerprint:
             raise ValueError(f"The run in {self.path} was started on other data. Pass the same, or choose another run_dir.")
         return archive
 
@@ -150,10 +157,10 @@ def _lock(file: IO[str]) -> bool:
 def _differences(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -> list[str]:
     """What differs between two configurations, as people would say it."""
     said = []
-    for key in sorted(before.keys() | now.keys()):
+    for key in sorted((before.keys() | now.keys()) - {"version"}):
         was, value = before.get(key), now.get(key)
         if isinstance(was, dict) and isinstance(value, dict):
-            said += _differences(was, value, f"{key}: " if key == "recipe" else "")
+            said += _differences(was, value, f"{key}: " if key == "config" else "")
         elif was != value:
             said.append(f"{prefix}{key}={was!r} (now {value!r})")
     return said
@@ -169,88 +176,3 @@ def fingerprint(source: Source) -> str:
     for part in parts_of(source if is_small else PartOfSource(source, some)):
         digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
-
-
-def learner_to_archive(learner: Learner) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Take a learner apart."""
-    tensors = {f"vae.{name}": value for name, value in learner.vae.state_dict().items()}
-    tensors |= _optimizer_tensors("optimizer", learner.optimizer)
-    tensors["generator"] = learner.generator.get_state()
-    document: dict[str, Any] = {
-        "rng": learner.rng.bit_generator.state,
-        "variance": learner.variance,
-        "epoch": learner.epoch,
-        "position": learner.position,
-        "best_bound": learner.best_bound if learner.history else None,
-        "best_epoch": learner.best_epoch,
-        "next_component_id": learner.next_component_id,
-        "history": [asdict(record) for record in learner.history],
-        "lineage": [asdict(record) for record in learner.lineage],
-        "prior": None,
-        "taught_clusters": None,
-    }
-    if isinstance(learner.prior, MixturePrior):
-        mixture, parts = mixture_to_archive(learner.prior.mixture, learner.prior.frame)
-        document["prior"] = mixture | {"assignment": learner.prior.assignment}
-        tensors |= {f"prior.{name}": value for name, value in parts.items()}
-    if (teacher := learner.teacher) is not None:
-        document["taught_clusters"] = teacher.head.out_features
-        tensors |= {f"head.{name}": value for name, value in teacher.head.state_dict().items()}
-        tensors |= _optimizer_tensors("head_optimizer", teacher.optimizer)
-        tensors["taught_labels"] = teacher.labels
-    return document, tensors
-
-
-def learner_from_archive(archive: Archive, learner: Learner, learning_rate: float, device: torch.device) -> None:
-    """Bring a new learner to where the archived one was; its networks must be of the same shape."""
-    document, tensors = archive.document, archive.tensors
-    learner.vae.load_state_dict(parts_with(tensors, "vae."))
-    _restore_optimizer("optimizer", learner.optimizer, tensors)
-    learner.generator.set_state(tensors["generator"])
-    learner.rng.bit_generator.state = document["rng"]
-    learner.variance = float(document["variance"])
-    if not learner.variance > 0:
-        raise ValueError("its variance is not positive")
-    counts = [document[name] for name in ("epoch", "position", "best_epoch", "next_component_id")]
-    if not all(type(count) is int and count >= 0 for count in counts):
-        raise ValueError("its counts of epochs are not whole numbers")
-    learner.epoch, learner.position, learner.best_epoch, learner.next_component_id = counts
-    learner.best_bound = -np.inf if document["best_bound"] is None else float(document["best_bound"])
-    learner.history = [record_from_plain(EpochRecord, r) for r in document["history"]]
-    learner.lineage = [record_from_plain(MoveRecord, r) for r in document["lineage"]]
-    learner.prior = StandardNormal()
-    if document["prior"] is not None:
-        state, frame = mixture_from_archive(document["prior"], parts_with(tensors, "prior."), torch.device("cpu"))
-        learner.prior = MixturePrior(state, frame, document["prior"]["assignment"])
-    if document["taught_clusters"] is not None:
-        weight = tensors["head.weight"]
-        head = nn.Linear(weight.shape[1], document["taught_clusters"]).to(device)
-        head.load_state_dict(parts_with(tensors, "head."))
-        optimizer = torch.optim.Adam(head.parameters(), lr=learning_rate)
-        _restore_optimizer("head_optimizer", optimizer, tensors)
-        learner.teacher = Teacher(tensors["taught_labels"], head, optimizer)
-
-
-def parts_with(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Tensors whose name begins with a prefix, without it."""
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def _optimizer_tensors(name: str, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Adam's moments and step counts; they are missing before the first step."""
-    state = optimizer.state_dict()["state"]
-    return {f"{name}.{i}.{key}": value for i, moments in state.items() for key, value in moments.items()}
-
-
-def _restore_optimizer(name: str, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in parts_with(tensors, f"{name}.").items():
-        number, what = key.split(".")
-        state.setdefault(int(number), {})[what] = value
-    params = [p for group in optimizer.param_groups for p in group["params"]]
-    for position, moments in state.items():
-        shape = tuple(params[position].shape)
-        expected = {"step": (), "exp_avg": shape, "exp_avg_sq": shape}
-        if {what: tuple(value.shape) for what, value in moments.items()} != expected:
-            raise ValueError(f"moments of parameter {position} are missing or of another shape")
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

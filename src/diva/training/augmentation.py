@@ -1,7 +1,7 @@
-"""Views of a sample: it, moved a little, so that it stays of its kind.
+"""Augmentation: samples changed a little, so that they keep their class.
 
-A view is what the encoder is trained to see through, and what shows which components samples wander between. Anything that
-takes a batch and a torch.Generator and returns a batch of the same shape can stand in for these.
+The encoder is trained on augmented views, and they show which components samples pass between. Anything that takes a batch and
+a torch.Generator and returns a batch of the same shape can stand in for these.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-Views: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
+from diva.data import Samples
+
+Augmentation: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
 
 
 @dataclass(frozen=True)
-class AffineViews:
+class Affine:
     """Images rotated, sheared, scaled and shifted at random; the border is repeated where they leave the frame.
 
     Attributes
@@ -57,7 +59,7 @@ class AffineViews:
 
 
 @dataclass(frozen=True)
-class TonedViews:
+class Toned:
     """Images in another light: what is between black and white becomes darker or brighter at random, black and white stay.
 
     Attributes
@@ -75,21 +77,21 @@ class TonedViews:
 
 
 @dataclass(frozen=True)
-class PhotoViews:
+class Photo:
     """Photographs of things that stand upright in the middle: mirrored, in another light, and moved a little.
 
     Their light says little about their kind, and details that tell them apart are blurred by strong turns and shears.
 
     Attributes
     ----------
-    tone : TonedViews
+    tone : Toned
         Changes the light, first.
-    move : AffineViews
+    move : Affine
         Mirrors and moves, less far than for images that may be turned at will.
     """
 
-    tone: TonedViews = TonedViews()
-    move: AffineViews = AffineViews(rotate=15.0, shear=0.15, scale=0.12, shift=0.075, flip=True)
+    tone: Toned = Toned()
+    move: Affine = Affine(rotate=15.0, shear=0.15, scale=0.12, shift=0.075, flip=True)
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """Move images (n, C, H, W) between -1 and 1, each in its own way."""
@@ -97,7 +99,7 @@ class PhotoViews:
 
 
 @dataclass(frozen=True)
-class MaskedViews:
+class Masked:
     """Rows with features left out, some with few and some with nearly all: for data nobody knows how to augment.
 
     Each sample draws its own rate, so that views range from nearly whole to nearly empty; with one weak rate samples hardly
@@ -116,3 +118,31 @@ class MaskedViews:
         rate = self.highest * torch.rand(len(x), *[1] * (x.ndim - 1), generator=generator, device=generator.device)
         kept = torch.rand(x.shape, generator=generator, device=generator.device) >= rate
         return x * kept.to(x.device)
+
+
+FOR_IMAGES: dict[str, Augmentation] = {"affine": Affine(), "affine+flip": Affine(flip=True), "photo": Photo()}
+FOR_ANY: dict[str, Augmentation] = {"mask": Masked()}
+
+
+def make_augmentation(name: str | None, *, is_image: bool) -> Augmentation | None:
+    """The augmentation of a name."""
+    if name is None:
+        return None
+    if name in FOR_IMAGES and not is_image:
+        raise ValueError(f'augmentation="{name}" is for images, but the samples are rows. Pass image_shape, or use "mask".')
+    return (FOR_IMAGES | FOR_ANY)[name]
+
+
+def check_own_augmentation(augmentation: Augmentation, samples: Samples) -> None:
+    """Raise ValueError unless a function of the user returns what it was given, changed."""
+    x = samples.take(torch.arange(min(8, len(samples))))
+    expected = f"augmentation should return a float32 tensor of shape {tuple(x.shape)}, as it was given"
+    try:
+        moved = augmentation(x.clone(), torch.Generator().manual_seed(0))
+    except Exception as error:
+        raise ValueError(f"{expected}, but it failed: {error}. It takes a batch and a torch.Generator.") from error
+    if not isinstance(moved, torch.Tensor) or moved.shape != x.shape or moved.dtype != x.dtype:
+        got = f"{moved.dtype} of {tuple(moved.shape)}" if isinstance(moved, torch.Tensor) else type(moved).__name__
+        raise ValueError(f"{expected}, got {got}.")
+    if not bool(torch.isfinite(moved).all()):
+        raise ValueError(f"{expected}, got numbers that are not finite.")

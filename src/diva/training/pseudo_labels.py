@@ -1,12 +1,13 @@
-"""Sharpening: confident assignments become labels, and the encoder learns to see what they have in common.
+"""Self-training on pseudo-labels (Lee 2013): confident assignments become labels that the encoder learns.
 
-A sample whose views agree about its cluster is seldom wrong. A linear head on the codes is taught these, seen through views,
-together with the rest of the loss; it then knows better about the others than the mixture did. The head serves only to teach:
-what is left at the end is the encoder and a mixture inside every cluster.
+A sample whose augmented views agree about its cluster is seldom wrong. A linear head on the codes learns these, through views,
+together with the rest of the loss; it then knows better about the others than the mixture did. What is left at the end is the
+encoder and a mixture inside every cluster; the head is not kept.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,28 +19,39 @@ CONFIDENT = 0.9  # mean probability over views
 
 
 @dataclass
-class Teacher:
-    """Labels of confident samples, and the head that learns them.
+class PseudoLabelHead:
+    """Labels of confident samples, and the linear classifier that learns them.
 
     Attributes
     ----------
     labels : Tensor of shape (n,), int64
-        Cluster of each sample; -1 for those nobody is sure about.
-    head : nn.Linear
+        Cluster of each sample; -1 for those that no cluster is sure of.
+    linear : nn.Linear
     optimizer : torch.optim.Optimizer
-        Of the head.
+        Of the classifier.
     """
 
     labels: Tensor
-    head: nn.Linear
+    linear: nn.Linear
     optimizer: torch.optim.Optimizer
 
     @classmethod
-    def of(cls, proba: Tensor, q_mean: Tensor, learning_rate: float, device: torch.device) -> Teacher:
-        """Choose labels by probabilities (n, G) that are averaged over views; start the head where codes (n, D) put it."""
+    def choose(cls, proba: Tensor, q_mean: Tensor, learning_rate: float, device: torch.device) -> PseudoLabelHead:
+        """Choose labels by probabilities (n, G) that are averaged over views; start the classifier from codes (n, D)."""
         labels = torch.where(proba.amax(1) > CONFIDENT, proba.argmax(1), -1)
-        head = linear_discriminant(q_mean, labels, proba.shape[1]).to(device)
-        return cls(labels, head, torch.optim.Adam(head.parameters(), lr=learning_rate))
+        linear = linear_discriminant(q_mean, labels, proba.shape[1]).to(device)
+        return cls(labels, linear, torch.optim.Adam(linear.parameters(), lr=learning_rate))
+
+    @property
+    def n_clusters(self) -> int:
+        """Classes that it tells apart."""
+        return self.linear.out_features
+
+    @torch.no_grad()
+    def probabilities(self, codes: Sequence[Tensor]) -> Tensor:
+        """Probability of each cluster, averaged over views of the same samples, each (n, D); (n, G)."""
+        device = self.linear.weight.device
+        return torch.stack([functional.softmax(self.linear(z.to(device)), dim=1).cpu() for z in codes]).mean(0)
 
     def loss(self, index: Tensor, q_mean: Tensor) -> Tensor:
         """Cross-entropy of the confident samples of a batch and of their views.
@@ -52,11 +64,11 @@ class Teacher:
         """
         labels = self.labels[index].repeat(len(q_mean) // len(index)).to(q_mean.device)
         n_confident = (labels >= 0).sum().clamp_min(1)
-        return functional.cross_entropy(self.head(q_mean), labels, ignore_index=-1, reduction="sum") / n_confident
+        return functional.cross_entropy(self.linear(q_mean), labels, ignore_index=-1, reduction="sum") / n_confident
 
 
 def linear_discriminant(z: Tensor, labels: Tensor, n_clusters: int) -> nn.Linear:
-    """Linear discriminant analysis of labelled codes: a head that need not start from nothing."""
+    """Linear discriminant analysis of labelled codes: a classifier that need not start from nothing."""
     known = labels >= 0
     z, labels = z[known].double(), labels[known]
     member = functional.one_hot(labels, n_clusters).double()  # (n, G)
@@ -68,8 +80,8 @@ def linear_discriminant(z: Tensor, labels: Tensor, n_clusters: int) -> nn.Linear
     spread += (1e-3 * spread.diagonal().mean().clamp_min(1e-6)) * torch.eye(z.shape[1], dtype=torch.float64)
     weight = torch.linalg.solve(spread, means.T).T  # (G, D)
     bias = ((sizes + 1) / (sizes + 1).sum()).log() - 0.5 * (weight * means).sum(1)
-    head: nn.Linear = skip_init(nn.Linear, z.shape[1], n_clusters)  # type: ignore[no-untyped-call]  # draws nothing from torch's own generator
+    linear: nn.Linear = skip_init(nn.Linear, z.shape[1], n_clusters)  # type: ignore[no-untyped-call]  # draws nothing from torch's own generator
     with torch.no_grad():
-        head.weight.copy_(weight)
-        head.bias.copy_(bias)
-    return head
+        linear.weight.copy_(weight)
+        linear.bias.copy_(bias)
+    return linear

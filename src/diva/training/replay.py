@@ -1,10 +1,12 @@
-"""What a model remembers of data that are gone, so that networks can go on learning without forgetting them.
+"""Replay: what stands in for data that are gone, so that networks can go on learning without forgetting them.
 
-The mixture's statistics remember where the codes of old samples are; draws of it, decoded, remind the decoder. The encoder
-needs real samples, which are gone, and decoded ones do not do: it tells them apart by their sharpness. But how far old codes
-move when the last layer of the encoder changes is known from the second moments of the features that this layer saw, and those
-add up over batches like all statistics here. So the layers below rest, the last one learns, and pays for every old code it
-moves.
+Generative replay (Shin et al. 2017): the mixture's statistics remember where the codes of old samples are; draws of it, decoded,
+remind the decoder. The encoder needs real samples, which are gone, and decoded ones do not do: it tells them apart by their
+sharpness. But how far old codes move when the last layer of the encoder changes is known from the second moments of the features
+that this layer saw, and those add up over batches like all statistics here. So the layers below are frozen, the last one learns,
+and there is a penalty on the drift of old codes, as on that of weights in Kirkpatrick et al. (2017).
+
+Experience replay keeps a few real samples in a reservoir instead.
 """
 
 from __future__ import annotations
@@ -18,19 +20,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from diva.data import Samples, Source
-from diva.data.samples import Scaling
-from diva.mixture.estimator import DPMixture
+from diva.mixture.model import MixtureModel
 from diva.networks.vae import VAE
 from diva.training.encode import ENCODE_ROWS, decode, encode
 
 MOST_DRAWN = 10_000
 MOST_BYTES = 256 << 20
 MOST_RANK = 512  # directions of features whose moments are kept one by one
+DRIFT_SHARE = 0.03  # of the weight of old codes that move: one standard deviation of q(z|x) is little beside a component's
 MOMENT_SAMPLES = 4096  # that moments are measured on, at most
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class PastSamples:
     """Real samples of the past, and where they belonged.
 
     Attributes
@@ -58,7 +60,7 @@ class Memory:
 
 
 @dataclass(frozen=True, eq=False)
-class Rehearsal:
+class ExperienceReplay:
     """Remembered samples among those that are learnt from, and the codes they should keep.
 
     Attributes
@@ -88,7 +90,7 @@ class Rehearsal:
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class FeatureMoments:
     """Second moments of the features that the last layer of an encoder has seen, with a constant 1 beside them.
 
     Attributes
@@ -102,7 +104,7 @@ class Moments:
     rest: float
 
     @classmethod
-    def of(cls, features: Tensor, weights: Tensor) -> Moments:
+    def of(cls, features: Tensor, weights: Tensor) -> FeatureMoments:
         """Measure features (n, h + 1) with weights that add up to 1."""
         rows = features * weights.sqrt().unsqueeze(1)
         rank = min(MOST_RANK, *rows.shape)
@@ -115,12 +117,17 @@ class Moments:
         n_others = features.shape[1] - rank
         return cls((axes * size).contiguous(), max(left / n_others, 0.0) if n_others else 0.0)
 
-    def joined(self, other: Moments, share: float) -> Moments:
-        """Moments of both, ``share`` of all samples being the other's."""
+    def fits(self, n_weights: int) -> bool:
+        """Whether these are moments of so many features, the constant among them."""
+        rank = min(self.root.shape[-1], n_weights)
+        return self.root.shape == (n_weights, rank) and self.root.dtype == torch.float32 and self.rest >= 0
+
+    def joined(self, other: FeatureMoments, share: float) -> FeatureMoments:
+        """FeatureMoments of both, ``share`` of all samples being the other's."""
         both = torch.cat([self.root.T, other.root.T])
         weights = torch.cat([torch.full((self.root.shape[1],), 1 - share), torch.full((other.root.shape[1],), share)])
-        joint = Moments.of(both, weights)
-        return Moments(joint.root, joint.rest + (1 - share) * self.rest + share * other.rest)
+        joint = FeatureMoments.of(both, weights)
+        return FeatureMoments(joint.root, joint.rest + (1 - share) * self.rest + share * other.rest)
 
     def moved(self, change: Tensor) -> Tensor:
         """Mean square by which outputs move when weights (D, h + 1) change by so much, (D,)."""
@@ -128,41 +135,53 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
-class Recall:
-    """What stands in for samples that are gone while networks learn.
+class CodeDrift:
+    """How far the codes of samples that are gone have moved since the encoder's last layer began to learn.
 
     Attributes
     ----------
-    before : DPMixture
-        The mixture as it was.
-    z : Tensor of shape (m, D)
-        Draws of it, in proportion to its masses.
-    x : Tensor of shape (m, ...)
-        What the decoder made of them.
-    components : array of int, shape (m,)
-        Position of the component of each draw.
-    moments : Moments
+    moments : FeatureMoments
     layer : Tensor of shape (D, h + 1)
         Weights and biases of the encoder's last layer, as they were.
     variance : Tensor of shape (D,)
         Of q(z|x), on average.
     """
 
-    before: DPMixture
-    z: Tensor
-    x: Tensor
-    components: NDArray[np.int64]
-    moments: Moments
+    moments: FeatureMoments
     layer: Tensor
     variance: Tensor
 
-    def __len__(self) -> int:
-        return len(self.z)
-
-    def drift(self, vae: VAE) -> Tensor:
+    def of(self, vae: VAE) -> Tensor:
         """Half the mean squared distance of old codes from where they were, in the units of q(z|x)."""
         change = last_layer(vae) - self.layer.to(last_layer(vae))
         return 0.5 * (self.moments.moved(change) / self.variance.to(change)).sum()
+
+
+@dataclass(frozen=True, eq=False)
+class GenerativeReplay:
+    """What stands in for samples that are gone while networks learn.
+
+    Attributes
+    ----------
+    before : MixtureModel
+        The mixture as it was.
+    z : Tensor of shape (m, D)
+        Draws of it, in proportion to its masses.
+    x : Tensor of shape (m, ...)
+        What the decoder made of them.
+    drift : CodeDrift
+    weight : float
+        Of the drift, beside a nat.
+    """
+
+    before: MixtureModel
+    z: Tensor
+    x: Tensor
+    drift: CodeDrift
+    weight: float = DRIFT_SHARE
+
+    def __len__(self) -> int:
+        return len(self.z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,14 +212,14 @@ class Reservoir:
         chosen = np.sort(np.argsort(keys)[:size])
         both = np.concatenate([self.keys, keys[chosen]])
         stay = np.sort(np.argsort(both)[:size])
-        values = keepable(source.take(chosen))
+        values = storable(source.take(chosen))
         if len(self):
             values = np.concatenate([self.values, values])
         return Reservoir(values[stay], both[stay])
 
 
-def can_rest(vae: VAE) -> bool:
-    """Whether the encoder has a last layer that can learn while the layers below rest; networks of a user may not."""
+def trains_last_layer(vae: VAE) -> bool:
+    """Whether the encoder has a last layer that can learn while the layers below are frozen; networks of a user may not."""
     return isinstance(getattr(vae.encoder, "mean", None), nn.Linear) and isinstance(
         getattr(vae.encoder, "body", None), nn.Module
     )
@@ -213,15 +232,15 @@ def last_layer(vae: VAE) -> Tensor:
     return torch.cat([layer.weight, layer.bias.unsqueeze(1)], dim=1)
 
 
-def let_rest(vae: VAE) -> None:
-    """Stop the layers of the encoder below its last from learning."""
+def freeze_body(vae: VAE) -> None:
+    """Freeze the layers of the encoder below its last."""
     assert isinstance(vae.encoder.body, nn.Module)
     for parameter in vae.encoder.body.parameters():
         parameter.requires_grad_(False)
 
 
 @torch.no_grad()
-def measure_moments(vae: VAE, samples: Samples, device: torch.device, rng: np.random.Generator) -> Moments:
+def measure_moments(vae: VAE, samples: Samples, device: torch.device, rng: np.random.Generator) -> FeatureMoments:
     """Moments of the features of real samples."""
     vae.eval()
     n = min(len(samples), MOMENT_SAMPLES)
@@ -231,47 +250,44 @@ def measure_moments(vae: VAE, samples: Samples, device: torch.device, rng: np.ra
         assert isinstance(vae.encoder.body, nn.Module)
         features = vae.encoder.body(samples.take(index).to(device)).cpu()
         parts.append(torch.cat([features, torch.ones(len(features), 1)], dim=1))
-    return Moments.of(torch.cat(parts), torch.full((n,), 1.0 / n))
+    return FeatureMoments.of(torch.cat(parts), torch.full((n,), 1.0 / n))
 
 
-def recall(
+def draw_replay(
     vae: VAE,
-    mixture: DPMixture,
-    moments: Moments,
-    variance: Tensor,
-    scaling: Scaling,
-    item_shape: tuple[int, ...],
+    mixture: MixtureModel,
+    drift: CodeDrift,
+    samples: Samples,
     mass: float,
     device: torch.device,
     rng: np.random.Generator,
-) -> Recall:
+) -> GenerativeReplay:
     """Draw codes in proportion to the masses of the components, and decode them.
 
     Parameters
     ----------
-    vae, mixture, moments, variance, scaling
+    vae, mixture, drift
         Of the model as it was.
-    item_shape : tuple of int
-        Of the samples, as a source gives them.
+    samples : Samples
+        New ones, whose shape and scaling the draws get.
     mass : float
         Samples seen before.
     device : torch.device
     rng : numpy.random.Generator
     """
-    counts = mixture._state.total.counts.cpu().numpy().clip(min=0.0)
-    n = max(2, min(round(mass), MOST_DRAWN, MOST_BYTES // (4 * int(np.prod(item_shape)))))
-    components = rng.choice(len(counts), n, p=counts / counts.sum())
-    z = torch.from_numpy(mixture._draw(components, rng)).float()
-    x = scaling.to_input(decode(vae, z, scaling, item_shape, device))
-    return Recall(mixture, z, x, components, moments, last_layer(vae).detach().clone().cpu(), variance)
+    counts, shape = mixture.masses.clip(min=0.0), samples.source.item_shape
+    n = max(2, min(round(mass), MOST_DRAWN, MOST_BYTES // (4 * int(np.prod(shape)))))
+    z = torch.from_numpy(mixture.draw(rng.choice(len(counts), n, p=counts / counts.sum()), rng)).float()
+    x = samples.scaling.to_input(decode(vae, z, samples.scaling, shape, device))
+    return GenerativeReplay(mixture, z, x, drift)
 
 
-def remember(vae: VAE, mixture: DPMixture, samples: Samples, mass: float, device: torch.device, *, gone: bool) -> Memory:
+def remember(vae: VAE, mixture: MixtureModel, samples: Samples, mass: float, device: torch.device, *, gone: bool) -> PastSamples:
     """Where the model as it was puts samples that stand for all it has seen."""
     codes = encode(vae, samples, device)
-    components = mixture.predict(codes.mean.numpy(), level="component")
+    components = mixture.predict(codes.mean.numpy(), "component")
     weights = np.full(len(samples), mass / len(samples))
-    return Memory(samples.source, codes.mean, codes.log_var.exp(), components, weights, gone)
+    return PastSamples(samples.source, codes.mean, codes.log_var.exp(), components, weights, gone)
 
 
 def repeated(n_samples: int, n_wanted: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -279,7 +295,7 @@ def repeated(n_samples: int, n_wanted: int, rng: np.random.Generator) -> NDArray
     return np.resize(rng.permutation(n_samples), n_wanted)
 
 
-def keepable(values: NDArray[Any]) -> NDArray[Any]:
+def storable(values: NDArray[Any]) -> NDArray[Any]:
     """In a dtype that a model's file holds, so that a loaded model goes on like the one that was saved."""
     if values.dtype in (np.uint8, np.float32, np.float64):
         return np.ascontiguousarray(values)

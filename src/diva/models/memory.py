@@ -1,8 +1,7 @@
-"""What a model keeps of a stream: how much it has seen, its latest samples, and what each batch did."""
+"""What a model remembers beside mixture and networks, so that it can go on with new data: counts, samples, statistics."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -12,18 +11,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.data import Source
-from diva.mixture.estimator import DPMixture
-from diva.mixture.saving import record_from_plain
-from diva.models.novelty import Doubt
-from diva.runs.archive import Archive
-from diva.training.replay import Moments, Reservoir, keepable
+from diva.mixture.model import MixtureModel
+from diva.models.novelty import Novelty
+from diva.networks.vae import VAE
+from diva.runs.archive import parts_with
+from diva.runs.records import record_from_plain
+from diva.training.replay import FeatureMoments, Reservoir, last_layer, storable, trains_last_layer
 
 LEARN_FROM = 500  # samples that are judged together ...
 LEARN_BYTES = 64 << 20  # ... or as many as this holds
 LEARN_SHARE = 0.1  # of them novel, at least, for networks to learn from them
 BIRTH_SHARE = 0.02  # of a batch novel, at least, before births are proposed: twice what is novel by chance
 MOST_BATCHES = 10_000  # of whose records are kept
-
 
 Verdict = Literal["wait", "learn", "known"]
 
@@ -61,6 +60,30 @@ class BatchRecord:
 
 
 @dataclass(frozen=True, eq=False)
+class BatchOutcome:
+    """What came of a batch.
+
+    Attributes
+    ----------
+    started : float
+        When its fit began.
+    n_moves : int
+        Length of the lineage before.
+    n_seen : int
+        Samples seen in all, afterwards.
+    learnt : bool
+    novel : array of bool, shape (n_samples,), or None
+        Which of its samples the model before called novel.
+    """
+
+    started: float
+    n_moves: int
+    n_seen: int
+    learnt: bool = True
+    novel: NDArray[np.bool_] | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Window:
     """Samples that have been counted but not judged: when there are enough, either networks learn from them or it is over.
 
@@ -68,7 +91,7 @@ class Window:
     ----------
     values : array of shape (m, ...)
     novel : array of bool, shape (m,)
-        Which of them were of no known kind when they came.
+        Which of them were novel when they came.
     """
 
     values: NDArray[Any]
@@ -84,7 +107,7 @@ class Window:
 
     def after(self, source: Source, novel: NDArray[np.bool_]) -> Window:
         """Let samples wait."""
-        values = keepable(source.take(np.arange(len(source))))
+        values = storable(source.take(np.arange(len(source))))
         if not len(self):
             return Window(values, novel)
         return Window(np.concatenate([self.values, values]), np.concatenate([self.novel, novel]))
@@ -98,8 +121,8 @@ class Window:
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
-    """What a model keeps of its stream beside mixture and networks.
+class StreamMemory:
+    """What a model remembers of all data it has seen.
 
     Attributes
     ----------
@@ -109,16 +132,13 @@ class Stream:
         Fits and partial fits.
     reservoir : Reservoir
     window : Window
-    anchor : DPMixture or None
+    anchor : MixtureModel or None
         The mixture as it was before the samples that wait: what networks learn is added to that.
-    moments : Moments or None
+    moments : FeatureMoments or None
         Of the features of all samples learnt from; None if the encoder is of a user, or should not learn.
     code_variance : Tensor of shape (D,) or None
         Of q(z|x), on average.
-    doubt : Doubt or None
-        How unsure the encoder is of samples it knows.
-    typical_score : float
-        Median score of samples that were learnt from.
+    novelty : Novelty or None
     records : tuple of BatchRecord
         Of the latest batches.
     """
@@ -127,34 +147,30 @@ class Stream:
     n_batches: int = 0
     reservoir: Reservoir = field(default_factory=Reservoir.empty)
     window: Window = field(default_factory=Window.empty)
-    anchor: DPMixture | None = None
-    moments: Moments | None = None
+    anchor: MixtureModel | None = None
+    moments: FeatureMoments | None = None
     code_variance: Tensor | None = None
-    doubt: Doubt | None = None
-    typical_score: float = 0.0
+    novelty: Novelty | None = None
     records: tuple[BatchRecord, ...] = ()
 
     def to_archive(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Take it apart; what is empty is left out."""
+        anchor, tensors = (None, {}) if self.anchor is None else self.anchor.to_archive()
+        tensors = {f"anchor.{name}": value for name, value in tensors.items()}
         document: dict[str, Any] = {
             "n_seen": self.n_seen,
             "n_batches": self.n_batches,
             "records": [asdict(r) for r in self.records],
-            "doubt": None if self.doubt is None else asdict(self.doubt),
-            "typical_score": self.typical_score,
+            "novelty": None if self.novelty is None else self.novelty.to_plain(),
             "moments_rest": None if self.moments is None else self.moments.rest,
+            "anchor": anchor,
         }
-        tensors: dict[str, Tensor] = {}
         if len(self.reservoir):
             tensors["reservoir.values"] = torch.from_numpy(self.reservoir.values)
             tensors["reservoir.keys"] = torch.from_numpy(self.reservoir.keys)
         if len(self.window):
             tensors["window.values"] = torch.from_numpy(self.window.values)
             tensors["window.novel"] = torch.from_numpy(self.window.novel)
-        document["anchor"] = None
-        if self.anchor is not None:
-            document["anchor"], parts = self.anchor._to_archive()
-            tensors |= {f"anchor.{name}": value for name, value in parts.items()}
         if self.code_variance is not None:
             tensors["code_variance"] = self.code_variance
         if self.moments is not None:
@@ -163,8 +179,8 @@ class Stream:
 
     @classmethod
     def from_archive(
-        cls, document: dict[str, Any], tensors: dict[str, Tensor], item_shape: tuple[int, ...], n_weights: int, latent_dim: int
-    ) -> Stream:
+        cls, document: dict[str, Any], tensors: dict[str, Tensor], item_shape: tuple[int, ...], vae: VAE
+    ) -> StreamMemory:
         """Put it together again; raises KeyError, TypeError or ValueError if its parts do not fit.
 
         Parameters
@@ -172,38 +188,40 @@ class Stream:
         document, tensors
         item_shape : tuple of int
             Of a sample, as a source gives it.
-        n_weights : int
-            Of one output of the encoder's last layer, its bias among them.
-        latent_dim : int
+        vae : VAE
+            Of the model.
         """
         counts = (document["n_seen"], document["n_batches"])
         if not all(type(n) is int and n >= 1 for n in counts) or not isinstance(document["records"], list):
             raise ValueError("counts of samples and batches should be whole numbers")
-        parts: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        for name, mark, dtype in (("reservoir", "keys", torch.float64), ("window", "novel", torch.bool)):
-            if not {f"{name}.values", f"{name}.{mark}"} & tensors.keys():
-                parts.append((np.empty((0, 1), np.float32), torch.empty(0, dtype=dtype).numpy()))
-                continue
-            values, marks = tensors[f"{name}.values"], tensors[f"{name}.{mark}"]
-            if values.shape != (len(marks), *item_shape) or marks.ndim != 1 or marks.dtype != dtype:
-                raise ValueError(f"samples of the {name} are incomplete")
-            parts.append((values.numpy(), marks.numpy()))
-        anchor = None
-        if document["anchor"] is not None:
-            inside = {name.removeprefix("anchor."): value for name, value in tensors.items() if name.startswith("anchor.")}
-            anchor = DPMixture._from_archive(Archive("DPMixture", document["anchor"], inside))
-        if (anchor is None) != (len(parts[1][1]) == 0) or (anchor is not None and anchor.n_features_in_ != latent_dim):
-            raise ValueError("samples that wait and the mixture before them should come together")
-        moments, variance = None, tensors["code_variance"]
-        if variance.shape != (latent_dim,) or variance.dtype != torch.float32 or not bool((variance > 0).all()):
+        reservoir = Reservoir(*_kept_samples(tensors, "reservoir", "keys", torch.float64, item_shape))
+        window = Window(*_kept_samples(tensors, "window", "novel", torch.bool, item_shape))
+        variance = tensors["code_variance"]
+        if variance.ndim != 1 or variance.dtype != torch.float32 or not bool((variance > 0).all()):
             raise ValueError("variances of codes should be positive")
+        anchor = document["anchor"]
+        if anchor is not None:
+            anchor = MixtureModel.from_archive(anchor, parts_with(tensors, "anchor."))
+        if (anchor is None) != (len(window) == 0) or (anchor is not None and anchor.n_features != len(variance)):
+            raise ValueError("samples that wait and the mixture before them should come together")
+        moments = None
         if document["moments_rest"] is not None:
-            moments = Moments(tensors["moments.root"], float(document["moments_rest"]))
-            root = moments.root
-            if root.shape != (n_weights, min(root.shape[-1], n_weights)) or root.dtype != torch.float32 or moments.rest < 0:
+            moments = FeatureMoments(tensors["moments.root"], float(document["moments_rest"]))
+            n_weights = last_layer(vae).shape[1] if trains_last_layer(vae) else 0
+            if not moments.fits(n_weights):
                 raise ValueError("moments of features are of another shape")
         records = tuple(record_from_plain(BatchRecord, r) for r in document["records"])
-        doubt, typical = record_from_plain(Doubt, document["doubt"]), float(document["typical_score"])
-        if not doubt.std > 0 or not math.isfinite(doubt.mean + doubt.std + typical):
-            raise ValueError("scores of known samples should be numbers")
-        return cls(*counts, Reservoir(*parts[0]), Window(*parts[1]), anchor, moments, variance, doubt, typical, records)
+        novelty = Novelty.from_plain(document["novelty"])
+        return cls(*counts, reservoir, window, anchor, moments, variance, novelty, records)
+
+
+def _kept_samples(
+    tensors: dict[str, Tensor], name: str, mark: str, dtype: torch.dtype, item_shape: tuple[int, ...]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Samples that were kept, and a mark of each; empty if there are none."""
+    if not {f"{name}.values", f"{name}.{mark}"} & tensors.keys():
+        return np.empty((0, 1), np.float32), torch.empty(0, dtype=dtype).numpy()
+    values, marks = tensors[f"{name}.values"], tensors[f"{name}.{mark}"]
+    if values.shape != (len(marks), *item_shape) or marks.ndim != 1 or marks.dtype != dtype:
+        raise ValueError(f"samples of the {name} are incomplete")
+    return values.numpy(), marks.numpy()

@@ -1,0 +1,217 @@
+"""DEC, deep embedded clustering: Xie, Girshick and Farhadi, "Unsupervised deep embedding for clustering analysis", ICML 2016.
+
+A stacked denoising auto-encoder learns codes, layer by layer and then as a whole. Its encoder is then trained so that soft
+assignments Q of the codes to K centres, by a Student t kernel, come near a target P that sharpens them: confident assignments
+teach the rest. Departures: Adam in the place of stochastic gradient descent while the auto-encoder is trained, which needs
+far fewer steps; and only what ``fit`` is given is learnt from, where the original learns from training and test data together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+from torch import Tensor, nn
+from torch.nn import functional
+
+from diva.data import Samples
+from diva.models.base import Assignment, DeepClusterer
+from diva.models.config import LAYERS, DataParameters, RunParameters, TrainingConfig
+from diva.parameters import Number, Whole, parameter, takes, values_of
+from diva.training.encode import Codes, encode
+from diva.training.loop import Batch, Loss, shuffled_batches
+from diva.training.state import EpochRecord, TrainState
+
+NOVEL_SHARE = 0.01  # of the samples learnt from, that are called novel
+
+
+@dataclass(frozen=True)
+class DECConfig(TrainingConfig):
+    """Deep embedded clustering."""
+
+    n_clusters: int = parameter(10, Whole(2), help="Number of clusters, K.")
+    latent_dim: int = parameter(10, Whole(), help="Length of a code.")
+    hidden_sizes: tuple[int, ...] = parameter(
+        (500, 500, 2000), LAYERS, help="Layers of the encoder; the decoder is its mirror image."
+    )
+    batch_size: int = parameter(256, Whole(), help="Samples in a step of the optimizer.")
+    learning_rate: float = parameter(1e-3, Number(), help="Of Adam, while the auto-encoder is trained.")
+    weight_decay: float = parameter(0.0, Number(0), help="Of Adam, while the auto-encoder is trained.")
+    n_epochs: int = parameter(150, Whole(), help="Passes over the data in all.")
+    layer_share: float = parameter(0.2, Number(0, 1), help="Share of the epochs that train one layer at a time.")
+    whole_share: float = parameter(0.4, Number(0, 1), help="Share of the epochs that train the whole auto-encoder.")
+    dropout: float = parameter(0.2, Number(0, 1), help="Share of inputs that are left out while a layer is trained.")
+    cluster_learning_rate: float = parameter(0.01, Number(), help="Of stochastic gradient descent, while clusters are learnt.")
+    target_steps: int = parameter(140, Whole(), help="Steps after which the target distribution is computed anew.")
+    tolerance: float = parameter(0.001, Number(0, 1), help="Training ends when fewer labels than this share change.")
+
+
+class StackedAutoEncoder(nn.Module):
+    """Encoder, its mirror image, and the centres of the clusters."""
+
+    def __init__(self, input_shape: tuple[int, ...], config: DECConfig) -> None:
+        super().__init__()
+        sizes = [math.prod(input_shape), *config.hidden_sizes, config.latent_dim]
+        self.input_shape = input_shape
+        self.encoder = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.decoder = nn.ModuleList(nn.Linear(b, a) for a, b in pairwise(sizes))  # of the same layer, not yet mirrored
+        self.centres = nn.Parameter(torch.zeros(config.n_clusters, config.latent_dim))
+        self.register_buffer("unit", torch.ones(()))
+
+    def enter(self, x: Tensor) -> Tensor:
+        """Rows of a mean square of 1, as DEC expects them; the darkest number of an image is 0."""
+        return (x.flatten(1) + (1.0 if len(self.input_shape) == 3 else 0.0)) / self.unit
+
+    def up(self, hidden: Tensor, layer: int) -> Tensor:
+        """One layer of the encoder; the code is linear."""
+        out: Tensor = self.encoder[layer](hidden)
+        return out if layer == len(self.encoder) - 1 else functional.relu(out)
+
+    def down(self, hidden: Tensor, layer: int) -> Tensor:
+        """The layer's mirror image; the reconstruction is linear."""
+        out: Tensor = self.decoder[layer](hidden)
+        return out if layer == 0 else functional.relu(out)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Codes (n, D)."""
+        hidden = self.enter(x)
+        for layer in range(len(self.encoder)):
+            hidden = self.up(hidden, layer)
+        return hidden
+
+    def decode(self, z: Tensor) -> Tensor:
+        """Samples, in the shape of the input."""
+        for layer in reversed(range(len(self.decoder))):
+            z = self.down(z, layer)
+        x = z * self.unit - (1.0 if len(self.input_shape) == 3 else 0.0)
+        return x.reshape(-1, *self.input_shape)
+
+    def soft_assignment(self, z: Tensor) -> Tensor:
+        """Equation 1: q_ij, Student's t with one degree of freedom, (n, K)."""
+        kernel = self.kernel(z)
+        return kernel / kernel.sum(1, keepdim=True)
+
+    def kernel(self, z: Tensor) -> Tensor:
+        """Similarity of codes and centres, (n, K)."""
+        return 1 / (1 + (z.unsqueeze(1) - self.centres).square().sum(2))
+
+
+class EmbeddedClustering:
+    """The objective: a denoising auto-encoder, then KL(P || Q)."""
+
+    def __init__(self, config: DECConfig, samples: Samples, device: torch.device) -> None:
+        self.config, self.samples, self.device, self.n_epochs = config, samples, device, config.n_epochs
+        self.n_layers = len(config.hidden_sizes) + 1
+        self.n_layerwise = round(config.layer_share * self.n_epochs)
+        self.n_pretraining = min(self.n_epochs - 1, self.n_layerwise + round(config.whole_share * self.n_epochs))
+
+    def before_epoch(self, state: TrainState) -> None:
+        """Place the centres by k-means, then compute the target every so many steps."""
+        steps, done = math.ceil(len(self.samples) / self.config.batch_size), state.position - self.n_pretraining
+        if done < 0 or done % max(1, round(self.config.target_steps / steps)):
+            return
+        z = encode(state.network, self.samples, self.device).mean
+        if "target" not in state.buffers:
+            seed = int(state.rng.integers(2**31))
+            with threadpool_limits(1):  # so that it does not depend on which thread is done first
+                centres = KMeans(self.config.n_clusters, n_init=20, random_state=seed).fit(z.numpy()).cluster_centers_
+            state.network.centres.data.copy_(torch.from_numpy(centres))
+            state.optimizer = torch.optim.SGD(state.network.parameters(), lr=self.config.cluster_learning_rate, momentum=0.9)
+        with torch.no_grad():
+            q = state.network.soft_assignment(z.to(self.device)).cpu()
+        weight = q**2 / q.sum(0)  # equation 3
+        labels = q.argmax(1)
+        if "labels" in state.buffers and (labels != state.buffers["labels"]).float().mean() < self.config.tolerance:
+            state.position = self.n_epochs - 1  # this epoch is the last
+        state.buffers = {"target": weight / weight.sum(1, keepdim=True), "labels": labels}
+
+    def batches(self, state: TrainState) -> Sequence[Batch]:
+        """All samples in random order."""
+        return [Batch(index) for index in shuffled_batches(len(self.samples), self.config.batch_size, state.generator)]
+
+    def loss(self, batch: Batch, state: TrainState) -> Loss:
+        """Squared error of a layer or of the whole, or equation 2."""
+        net, x = state.network, self.samples.take(batch.index).to(self.device)
+        if state.position >= self.n_pretraining:
+            target = state.buffers["target"][batch.index].to(self.device)
+            kl = functional.kl_div(net.soft_assignment(net.encode(x)).log(), target, reduction="batchmean")
+            return Loss(kl, {"kl": kl})
+        if state.position < self.n_layerwise:
+            layer = state.position * self.n_layers // self.n_layerwise
+            hidden = net.enter(x)
+            with torch.no_grad():
+                for below in range(layer):
+                    hidden = net.up(hidden, below)
+            code = functional.dropout(net.up(functional.dropout(hidden, self.config.dropout), layer), self.config.dropout)
+            error = functional.mse_loss(net.down(code, layer), hidden)
+        else:
+            error = functional.mse_loss(net.enter(net.decode(net.encode(x))), net.enter(x))
+        return Loss(error, {"reconstruction": error})
+
+    def after_epoch(self, state: TrainState, means: Mapping[str, float]) -> EpochRecord:
+        """Nothing but the record."""
+        ends = {"layers": self.n_layerwise, "auto-encoder": self.n_pretraining, "clustering": self.n_epochs}
+        phase = next(name for name, end in ends.items() if state.position < end)
+        k = self.config.n_clusters if phase == "clustering" else 0
+        return EpochRecord(epoch=state.epoch, phase=phase, n_components=k, n_clusters=k or None, **means)
+
+    def stop_early(self, state: TrainState, record: EpochRecord) -> None:
+        """End the phase."""
+        state.position = self.n_pretraining if state.position < self.n_pretraining else self.n_epochs
+
+
+@takes(DataParameters, DECConfig, RunParameters)
+class DEC(DeepClusterer):
+    """Deep embedded clustering (Xie et al. 2016) into a given number of clusters."""
+
+    config_class: ClassVar[type[DECConfig]] = DECConfig
+    config_: DECConfig
+    network_: StackedAutoEncoder
+
+    def _resolve(self, is_image: bool, n_samples: int) -> DECConfig:
+        return values_of(self, DECConfig)
+
+    def _make_network(self) -> StackedAutoEncoder:
+        return StackedAutoEncoder(self.scaling_.input_shape, self.config_)
+
+    def _make_objective(self, samples: Samples, validation: Samples | None) -> EmbeddedClustering:
+        if len(samples) < self.config_.n_clusters:
+            raise ValueError(f"n_clusters={self.config_.n_clusters} needs as many samples, got {len(samples)}.")
+        return EmbeddedClustering(self.config_, samples, self._device())
+
+    def _make_state(self, objective: EmbeddedClustering, seed: int) -> TrainState:
+        state = self._fresh_state(seed)
+        some = objective.samples.take(torch.arange(min(2048, len(objective.samples)))).to(objective.device)
+        unit = state.network.enter(some).square().mean().sqrt()
+        state.network.unit.copy_(unit.clamp_min(1e-6))
+        return state
+
+    def _is_usable(self, state: TrainState) -> bool:
+        return "target" in state.buffers
+
+    def _finish(self, state: TrainState, objective: EmbeddedClustering) -> None:
+        said = self._assign(encode(state.network, objective.samples, objective.device))
+        self._set_flat_clusters(said.positions, self.config_.n_clusters)
+        self.novelty_threshold_ = float(np.quantile(said.scores, NOVEL_SHARE))
+
+    def _assign(self, codes: Codes) -> Assignment:
+        with torch.no_grad():
+            kernel = self.network_.kernel(codes.mean.to(self.network_.centres)).double().cpu()
+        positions, scores = kernel.argmax(1).numpy(), kernel.sum(1).log().numpy()
+        novel = scores < getattr(self, "novelty_threshold_", -np.inf)
+        probabilities = (kernel / kernel.sum(1, keepdim=True)).numpy()
+        return Assignment(codes.mean.numpy(), probabilities, positions, positions, scores, novel)
+
+    def _to_document(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        return {"novelty_threshold": self.novelty_threshold_}, {"labels": torch.from_numpy(self.labels_)}
+
+    def _restore(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self._set_flat_clusters(tensors["labels"].numpy(), self.config_.n_clusters)
+        self.novelty_threshold_ = float(document["novelty_threshold"])

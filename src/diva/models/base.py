@@ -1,0 +1,549 @@
+"""What every deep clusterer shares: data in, networks trained in a run folder, codes and clusters out, one file to keep."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from diva.checks import resolve_device
+from diva.data import Samples, Scaling
+from diva.data.opening import check_range, check_shape, open_samples, scaling_for
+from diva.data.preparation import Preparation, PreparedSource, fit_preparation
+from diva.data.samples import FARTHEST
+from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
+from diva.models.config import DataParameters, RunParameters, TrainingConfig
+from diva.parameters import check_parameters, plain, values_of
+from diva.runs.archive import Archive, parts_with, write_archive
+from diva.runs.folder import RunFolder, RunIdentity, fingerprint
+from diva.runs.records import record_from_plain
+from diva.threads import one_thread_if_small
+from diva.training.encode import Codes, decode, encode
+from diva.training.loop import Objective, Watch, run_epochs
+from diva.training.state import EpochRecord, TrainState
+from diva.version import __version__
+
+WATCHING = ("run_dir", "checkpoint_every", "resume", "callbacks", "verbose", "device")
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """All that a model says about samples, for one look at them.
+
+    Attributes
+    ----------
+    codes : array of shape (n, latent_dim)
+    probabilities : array of shape (n, n_clusters)
+        Of each cluster, by position.
+    positions : array of int, shape (n,)
+        The most probable cluster, as a position; ``ids[positions]`` are permanent ids.
+    components : array of int, shape (n,)
+        The most probable component of the mixture, or the cluster again.
+    scores : array of shape (n,)
+        Low means unlike anything the model knows.
+    novel : array of bool, shape (n,)
+    """
+
+    codes: NDArray[np.float32]
+    probabilities: NDArray[np.float64]
+    positions: NDArray[np.int64]
+    components: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    novel: NDArray[np.bool_]
+
+
+class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Networks that learn codes, and clusters of the codes.
+
+    A model names its parameters (`diva.parameters.takes`) and fills in the abstract methods; it gets data of all kinds,
+    training with checkpoints and callbacks, files and the scikit-learn contract for nothing.
+
+    Attributes
+    ----------
+    config_ : TrainingConfig
+        What the parameters came to.
+    network_ : nn.Module
+        Has ``encode`` and ``decode``.
+    scaling_ : Scaling
+        How raw numbers become network input.
+    preparation_ : Preparation or None
+        Tf-idf and principal components.
+    item_shape_ : tuple of int
+        Of a sample, as it came.
+    history_ : list of EpochRecord
+    n_features_in_ : int
+    """
+
+    config_: TrainingConfig
+    network_: Any
+    scaling_: Scaling
+    preparation_: Preparation | None
+    item_shape_: tuple[int, ...]
+    history_: list[EpochRecord]
+    cluster_ids_: NDArray[np.int64]
+    config_class: ClassVar[type[TrainingConfig]] = TrainingConfig
+    state_class: ClassVar[type[TrainState]] = TrainState
+
+    if TYPE_CHECKING:  # made by `takes`
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    # --- what a model fills in
+
+    @abstractmethod
+    def _resolve(self, is_image: bool, n_samples: int) -> TrainingConfig:
+        """What the parameters come to for such data."""
+
+    @abstractmethod
+    def _make_network(self) -> nn.Module:
+        """Networks with fresh weights, for ``config_`` and ``scaling_.input_shape``."""
+
+    @abstractmethod
+    def _make_objective(self, samples: Samples, validation: Samples | None) -> Objective[Any]:
+        """What is learnt."""
+
+    @abstractmethod
+    def _make_state(self, objective: Any, seed: int) -> TrainState:
+        """Where training starts."""
+
+    @abstractmethod
+    def _finish(self, state: Any, objective: Any) -> None:
+        """Set all fitted attributes; ``network_`` and ``history_`` are set already."""
+
+    @abstractmethod
+    def _assign(self, codes: Codes) -> Assignment:
+        """What the model says about codes."""
+
+    @abstractmethod
+    def _to_document(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What a file holds beside the common parts."""
+
+    @abstractmethod
+    def _restore(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """Read that back; raises KeyError, TypeError or ValueError if the parts do not fit together."""
+
+    def _check_parameters(self) -> None:
+        check_parameters(self)
+        if self.run_parameters.resume and self.run_parameters.run_dir is None:
+            raise ValueError("resume=True needs a run_dir that holds the checkpoint.")
+
+    # --- fitting
+
+    def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:
+        """Learn codes and clusters of samples, forgetting any fit before.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), (n, h, w) or (n, h, w, c), or what holds one
+            Also memmap, torch Tensor or Dataset, pandas, polars or Arrow table, scipy sparse matrix, Hugging Face dataset,
+            AnnData; and the path of a .npy, .npz, .csv, .parquet or IDX file, or of a folder of images.
+        y : ignored
+        validation : like X, optional
+            Samples that are not learnt from; the bound on them is in ``history_`` and decides about early stopping.
+        """
+        self._check_parameters()
+        with unchanged_on_failure(self):
+            samples = self._open(X)
+            held_out = None if validation is None else self._samples(validation)
+            with learning_from(samples):
+                self.config_ = self._resolve(self.scaling_.is_image, len(samples))
+                objective = self._make_objective(samples, held_out)
+                with self._locked_folder() as folder:  # after all that can be wrong with parameters and data
+                    state = self._make_state(objective, seed_of(self.run_parameters.random_state))
+                    identity = self._identity(self.config_, samples, held_out) if folder else None
+                    self._train(state, objective, folder, identity)
+                    self._end_training(state, objective)
+                    self._after_first_fit(state, samples)
+                    if folder is not None:
+                        self.save(folder.model)
+        return self
+
+    def _after_first_fit(self, state: TrainState, samples: Samples) -> None:
+        """Note what later fits need to know of this one."""
+
+    def _end_training(self, state: TrainState, objective: Any) -> None:
+        self.network_, self.history_ = state.network.eval(), state.history
+        self._finish(state, objective)
+
+    def _train(
+        self, state: TrainState, objective: Objective[Any], folder: RunFolder | None, identity: RunIdentity | None
+    ) -> None:
+        """Run the schedule, with checkpoints; an interrupted run keeps what it has if it can be used."""
+        run = self.run_parameters
+        if folder is not None and identity is not None:
+            self._open_run(folder, state, identity)
+
+        def on_epoch(record: EpochRecord) -> bool:
+            is_due = state.epoch % run.checkpoint_every == 0 or state.position >= objective.n_epochs
+            if folder is not None and identity is not None and is_due:
+                folder.write_checkpoint(self._checkpoint(state), identity)
+            if run.verbose:
+                print(describe_epoch(record, objective.n_epochs), flush=True)
+            self.history_ = state.history
+            model = self._as_of_now(state, objective) if run.callbacks else self
+            answers = [callback(model, record) for callback in run.callbacks]
+            return any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in answers)
+
+        watchers = [callback.on_step for callback in run.callbacks if hasattr(callback, "on_step")]
+
+        def on_step(step: int, n_steps: int) -> None:
+            for watcher in watchers:
+                watcher(step, n_steps)
+
+        try:
+            run_epochs(state, objective, self.config_.early_stopping, Watch(on_epoch, on_step))
+        except TrainingError as error:
+            kept = f" The last good checkpoint is {folder.checkpoint}." if folder and folder.checkpoint.exists() else ""
+            raise TrainingError(f"{error}{kept}") from error
+        except KeyboardInterrupt:
+            if not self._is_usable(state):
+                raise
+            how = f"set resume=True to go on from {folder.checkpoint}" if folder else "set run_dir to be able to go on"
+            warnings.warn(
+                f"The fit was interrupted after {state.epoch} epochs and keeps what it had reached; {how}.",
+                InterruptedFitWarning,
+                stacklevel=4,
+            )
+
+    def _is_usable(self, state: Any) -> bool:
+        """Whether clusters can be made of what was learnt so far."""
+        return bool(state.history)
+
+    def _as_of_now(self, state: TrainState, objective: Objective[Any]) -> Self:
+        """A model for callbacks: asked, it ends training as if this epoch were the last; training itself goes on undisturbed."""
+        model = copy.copy(self)
+        for name in [name for name in vars(model) if name.endswith("_") and name not in KEPT_WHILE_LEARNING]:
+            delattr(model, name)
+
+        def finish() -> None:
+            now = copy.copy(state)
+            now.rng = copy.deepcopy(state.rng)
+            now.generator = torch.Generator().set_state(state.generator.get_state())
+            now.history, now.buffers = list(state.history), dict(state.buffers)
+            was_training = state.network.training
+            type(self)._end_training(model, now, objective)
+            state.network.train(was_training)
+
+        vars(model)["_pending"] = finish
+        return model
+
+    _pending: Callable[[], None] | None = None
+
+    def _ready(self) -> None:
+        """Raise NotFittedError unless there is a model; one that a callback asks is made now."""
+        if self._pending is not None:
+            pending, self._pending = self._pending, None
+            with torch.random.fork_rng(devices=[]):
+                pending()
+        check_is_fitted(self)
+
+    # --- using
+
+    def assign(self, X: Any) -> Assignment:
+        """All that the model says about samples: codes, clusters, probabilities, scores, novelty; samples are encoded once."""
+        self._ready()
+        with flushed_denormals():
+            return self._assign(self._encode(self._samples(X)))
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Most probable cluster of each sample, by its permanent id, (n_samples,)."""
+        return self.cluster_ids_[self.assign(X).positions]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probability of each cluster for each sample, (n_samples, n_clusters)."""
+        return self.assign(X).probabilities
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Codes of samples, (n_samples, latent_dim); of a variational encoder, the means of q(z|x)."""
+        self._ready()
+        with flushed_denormals():
+            codes: NDArray[np.float32] = self._encode(self._samples(X)).mean.numpy()
+        return codes
+
+    def inverse_transform(self, Z: Any) -> NDArray[np.float32]:
+        """Decode codes (n, latent_dim) to samples, in the shape and units of the data."""
+        self._ready()
+        Z = check_array(Z, dtype=np.float64)
+        if Z.shape[1] != self.config_.latent_dim:
+            raise ValueError(
+                f"Z should have shape (n_samples, {self.config_.latent_dim}), but got {Z.shape}. "
+                "Pass codes, for example those of transform."
+            )
+        if float(np.abs(Z).max()) > FARTHEST:
+            raise ValueError(
+                f"Z holds numbers beyond {FARTHEST:g}, too large for codes. Pass codes, for example those of transform."
+            )
+        return self._decode(Z)
+
+    def reconstruct(self, X: Any) -> NDArray[np.float32]:
+        """What the decoder makes of the codes of samples, in the shape and units of the data."""
+        return self._decode(self.transform(X))
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """How like the samples it learnt from the model finds each, (n_samples,): low means novel."""
+        return self.assign(X).scores
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of ``score_samples``."""
+        return float(self.score_samples(X).mean())
+
+    # --- files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file; ``diva.load`` reads it back.
+
+        Networks of your own are not written, only their weights: pass them to ``load``.
+        """
+        self._ready()
+        document, tensors = self._to_document()
+        document |= {
+            "params": self._plain_params() | {"callbacks": []},
+            "config": self.config_.to_plain(),
+            "input_shape": list(self.scaling_.input_shape),
+            "channels_last": self.scaling_.channels_last,
+            "item_shape": list(self.item_shape_),
+            "feature_names": [str(n) for n in getattr(self, "feature_names_in_", ())],
+            "history": [asdict(r) for r in self.history_],
+        }
+        tensors |= {f"network.{name}": value for name, value in self.network_.state_dict().items()}
+        tensors |= {"scaling.offset": self.scaling_.offset, "scaling.unit": self.scaling_.unit}
+        if self.preparation_ is not None:
+            tensors |= {f"preparation.{name}": value for name, value in self.preparation_.to_tensors().items()}
+        write_archive(path, type(self).__name__, document, tensors)
+
+    @classmethod
+    def from_archive(cls, archive: Archive, **own: nn.Module | None) -> Self:
+        """Rebuild a model; raises KeyError, TypeError or ValueError if the contents do not fit together.
+
+        Parameters
+        ----------
+        archive : Archive
+        **own : nn.Module
+            Networks of the user, by the name of their parameter.
+        """
+        document, tensors = archive.document, archive.tensors
+        if not isinstance(document["params"], dict):
+            raise TypeError("parameters should be an object")
+        model = cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in document["params"].items()})
+        if set(document["params"]) != set(model.get_params(deep=False)):
+            raise ValueError("parameters are missing")
+        model.set_params(**own)
+        cls._rebuild(model, document, tensors)
+        return model
+
+    def _rebuild(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self._check_parameters()
+        self.config_ = self.config_class.from_plain(document["config"])
+        self._restore_data(document, tensors)
+        self.history_ = [record_from_plain(EpochRecord, r) for r in document["history"]]
+        network = self._make_network()
+        network.load_state_dict(parts_with(tensors, "network."))
+        self.network_ = network.to(self._device()).eval()
+        self._restore(document, tensors)
+
+    def _restore_data(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        """What the model knows of its data: shapes, scaling, preparation, names."""
+        shapes = tuple(document["input_shape"]), tuple(document["item_shape"])
+        if type(document["channels_last"]) is not bool:
+            raise TypeError("flags should be true or false")
+        if not all(type(n) is int for shape in shapes for n in shape):
+            raise TypeError("sizes should be whole numbers")
+        if not all(isinstance(document[name], list) for name in ("feature_names", "history")):
+            raise TypeError("names and records should be lists")
+        self.scaling_ = Scaling(shapes[0], document["channels_last"], tensors["scaling.offset"], tensors["scaling.unit"])
+        self.scaling_.check()
+        self.item_shape_ = shapes[1]
+        if min(self.item_shape_, default=0) < 1:
+            raise ValueError("sizes should be positive")
+        self.n_features_in_ = n_prepared = math.prod(self.item_shape_)
+        steps = parts_with(tensors, "preparation.")
+        self.preparation_ = Preparation(**steps) if steps else None
+        if self.preparation_ is not None:
+            self.preparation_.check(self.n_features_in_)
+            n_prepared = self.preparation_.n_features_out(self.n_features_in_)
+        if n_prepared != self.scaling_.n_numbers:
+            raise ValueError("samples and network input have different sizes")
+        if names := document["feature_names"]:
+            if len(names) != self.n_features_in_ or not all(isinstance(n, str) for n in names):
+                raise ValueError("there should be one name for each feature")
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    # --- parts
+
+    @property
+    def run_parameters(self) -> RunParameters:
+        """How and where it runs."""
+        return values_of(self, RunParameters)
+
+    @property
+    def _n_features_out(self) -> int:
+        """Length of a code, for scikit-learn's feature names."""
+        return self.config_.latent_dim
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "cluster_ids_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float32"]  # networks compute in float32
+        return tags
+
+    def _device(self) -> torch.device:
+        return resolve_device(self.run_parameters.device)
+
+    def _encode(self, samples: Samples) -> Codes:
+        return encode(self.network_, samples, self._device())
+
+    def _decode(self, codes: NDArray[Any]) -> NDArray[np.float32]:
+        """Decode codes as they are, however far out."""
+        Z = np.clip(codes, -FARTHEST, FARTHEST).astype(np.float32)
+        shape = self.item_shape_ if self.preparation_ is None else self.scaling_.input_shape
+        with flushed_denormals():
+            values = decode(self.network_, torch.from_numpy(Z), self.scaling_, shape, self._device())
+        return values if self.preparation_ is None else self.preparation_.undo(values)
+
+    def _open(self, X: Any) -> Samples:
+        """Samples of a first fit, which decide how numbers are scaled."""
+        data = values_of(self, DataParameters)
+        source = open_samples(self, X, reset=True)
+        self.item_shape_ = source.item_shape
+        self.preparation_ = fit_preparation(source, tfidf=bool(data.tfidf), n_axes=data.pca)
+        if self.preparation_ is not None:
+            source = PreparedSource(source, self.preparation_)
+        self.scaling_ = scaling_for(source, data.image_shape)
+        return Samples(source, self.scaling_)
+
+    def _samples(self, X: Any) -> Samples:
+        """New samples, checked against those of the fit."""
+        source = open_samples(self, X, reset=False)
+        check_shape(source, self.item_shape_, self.scaling_)
+        check_range(source, self.scaling_)
+        if self.preparation_ is not None:
+            source = PreparedSource(source, self.preparation_)
+        return Samples(source, self.scaling_)
+
+    def _fresh_state(self, seed: int) -> TrainState:
+        """Networks with fresh weights, Adam, and all chance set by a seed."""
+        with torch.random.fork_rng(devices=[]):  # weights draw on torch's own generator, which belongs to the user
+            torch.manual_seed(seed)
+            network = self._make_network().to(self._device())
+        if not any(p.requires_grad for p in network.parameters()):
+            raise ValueError("encoder and decoder are frozen: at least one parameter should require a gradient.")
+        config = self.config_
+        optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+        generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
+        return self.state_class(network, optimizer, generator, rng, seed)
+
+    def _set_flat_clusters(self, labels: NDArray[np.int64], n_clusters: int) -> None:
+        """Clusters without components, tree and lineage: what a model that is told their number has."""
+        if labels.ndim != 1 or labels.dtype != np.int64 or (labels.size and not 0 <= labels.min() <= labels.max() < n_clusters):
+            raise ValueError("labels name clusters that do not exist")
+        self.labels_ = self.component_labels_ = labels
+        self.n_clusters_ = self.n_components_ = n_clusters
+        self.cluster_ids_ = self.component_ids_ = np.arange(n_clusters)
+        self.hierarchy_ = None
+        self.lineage_: list[Any] = []
+        self.cluster_lineage_: list[Any] = []
+
+    # --- the folder of a run
+
+    @contextmanager
+    def _locked_folder(self) -> Iterator[RunFolder | None]:
+        run_dir = self.run_parameters.run_dir
+        folder = None if run_dir is None else RunFolder(Path(run_dir))
+        with folder.locked() if folder else nullcontext():
+            yield folder
+
+    def _checkpoint(self, state: TrainState) -> Archive:
+        return Archive(f"{type(self).__name__} checkpoint", *state.to_archive())
+
+    def _open_run(self, folder: RunFolder, state: TrainState, identity: RunIdentity) -> None:
+        """Start the run's folder, or go on from its checkpoint."""
+        if self.run_parameters.resume and folder.checkpoint.exists():
+            archive = folder.read_checkpoint(f"{type(self).__name__} checkpoint", identity)
+            try:
+                state.restore(archive)
+            except (KeyError, TypeError, ValueError, RuntimeError) as error:
+                raise ModelFileError(
+                    f"{folder.checkpoint} does not fit this model ({error}). Choose another run_dir to start anew."
+                ) from error
+            folder.write_history(self._checkpoint(state))
+        else:
+            folder.start(identity.config)
+
+    def _identity(self, config: TrainingConfig, samples: Samples, validation: Samples | None) -> RunIdentity:
+        params = {name: value for name, value in self._plain_params().items() if name not in WATCHING}
+        about = {"version": __version__, "model": type(self).__name__, "params": params, "config": config.to_plain()}
+        held_out = "" if validation is None else fingerprint(validation.source)
+        return RunIdentity(about, fingerprint(samples.source) + held_out)
+
+    def _plain_params(self) -> dict[str, Any]:
+        return {name: plain(value) for name, value in self.get_params(deep=False).items()}
+
+
+KEPT_WHILE_LEARNING = ("config_", "scaling_", "preparation_", "item_shape_", "n_features_in_", "feature_names_in_", "history_", "stream_")
+
+
+def describe_epoch(record: EpochRecord, n_epochs: int) -> str:
+    """One line for people."""
+    counts = {"births": record.births, "merges": record.merges, "deletions": record.deletes}
+    moves = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+    values = {"reconstruction": record.reconstruction, "kl": record.kl, "self-training": record.self_training}
+    terms = "  ".join(f"{name} {value:.2f}" for name, value in values.items() if value is not None)
+    progress = f"epoch {record.epoch + 1:3d}/{n_epochs}  {record.phase:13s}"
+    size = f"K {record.n_components}" if record.n_clusters is None else f"clusters {record.n_clusters}"
+    return f"{progress}  {terms}  {size}  {record.seconds:.1f} s  {moves}".rstrip()
+
+
+def seed_of(random_state: Any, batch: int = 0) -> int:
+    """What sets all chance of a fit, or of a later batch."""
+    seed = int(check_random_state(random_state).randint(2**31))
+    return int(np.random.default_rng([seed, batch]).integers(2**31)) if batch else seed
+
+
+@contextmanager
+def unchanged_on_failure(model: Any) -> Iterator[None]:
+    """A fit that fails leaves the model as it was."""
+    before = dict(vars(model))
+    try:
+        yield
+    except BaseException:
+        vars(model).clear()
+        vars(model).update(before)
+        raise
+
+
+@contextmanager
+def learning_from(samples: Samples) -> Iterator[None]:
+    """Denormals are flushed, torch's own generator is left as it was, and little data have one thread."""
+    n_numbers = len(samples) * samples.scaling.n_numbers
+    with flushed_denormals(), torch.random.fork_rng(devices=[]), one_thread_if_small(n_numbers):
+        yield
+
+
+@contextmanager
+def flushed_denormals() -> Iterator[None]:
+    """Treat denormal numbers as 0 while networks work: a trained one has many, and they make it 30 to 90 times slower."""
+    tiny = torch.tensor([1e-40])
+    before = bool((tiny * 1.0 == 0).item())  # torch has no way to ask
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)

@@ -1,0 +1,377 @@
+"""Hyper-parameters of the deep models: each declared once, with its presets and the schedule that follows from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, Self
+
+import torch
+from torch import nn
+
+from diva.checks import resolve_device
+from diva.networks.mlp import HIDDEN_SIZES
+from diva.parameters import Flag, Folder, Holds, Number, OneOf, Seed, Sizes, Whole, declared_in, parameter, plain
+
+Phase = Literal["warm-up", "coupled", "self-training"]
+
+MIN_EPOCHS = 15
+MAX_EPOCHS = 200
+FURTHER_WARMUP, FURTHER_SELF_TRAINING = 0.1, 0.4  # of the epochs when a fit goes on
+MIN_STEPS = 1100  # gradient steps that small data deserve
+WIDEST = 10**6  # layer of a network
+PAPER_ROW_LATENTS = 100  # D of the paper's fully connected networks
+OWN = "own"  # what the config calls an augmentation that the user wrote
+
+_IMAGE_SHAPE = Sizes(range(2, 4), 10**9, "(height, width) or (height, width, channels)", "H,W[,C]")
+LAYERS = Sizes(range(1, 10**6), WIDEST, "a tuple of whole numbers, such as (500, 500, 2000)", "INT,INT,...")
+_MODULE = Holds(lambda value: isinstance(value, nn.Module), "a torch.nn.Module")
+_AUGMENTATIONS = OneOf("auto", "affine", "affine+flip", "photo", "mask", None)
+
+
+def _is_device(name: Any) -> bool:
+    try:
+        torch.zeros(1, dtype=torch.float64, device=resolve_device(name)).item()
+    except (RuntimeError, TypeError, AssertionError):
+        return False
+    return True
+
+
+def _are_callables(value: Any) -> bool:
+    return isinstance(value, tuple | list) and all(map(callable, value))
+
+
+DEVICE = Holds(_is_device, 'a device that can be used here, such as "cpu" or "auto"', "DEVICE")
+
+
+@dataclass(frozen=True)
+class DataParameters:
+    """Data."""
+
+    image_shape: tuple[int, ...] | None = parameter(None, _IMAGE_SHAPE, help="Shape of the images if they come as flat rows.")
+    tfidf: bool = parameter(
+        False, Flag(), help="Whether rows are counts of words, to be turned into tf-idf of unit length first."
+    )
+    pca: int | None = parameter(None, Whole(), help="Principal components to reduce rows to first.")
+
+
+@dataclass(frozen=True)
+class RunParameters:
+    """Running."""
+
+    run_dir: str | None = parameter(None, Folder(), help="Folder for checkpoints, history and the fitted model.")
+    checkpoint_every: int = parameter(1, Whole(), help="Epochs between two checkpoints.")
+    resume: bool = parameter(
+        False, Flag(), help="Whether fit goes on from the last checkpoint in run_dir, if there is one."
+    )
+    callbacks: Sequence[Callable[..., Any]] = parameter(
+        (),
+        Holds(_are_callables, "a list of callables that take the model and the record of an epoch"),
+        help="""Called as callback(model, record) after every epoch; training ends early if one returns True. The model can be
+        asked (predict, transform, score_samples, sample): it answers as if training had ended with this epoch. If a callback
+        has a method on_step, that is called as on_step(step, n_steps) after every step inside an epoch.""",
+    )
+    device: str = parameter("auto", DEVICE, help="As torch names it; auto takes a GPU if there is one.")
+    random_state: Any = parameter(
+        None,
+        Seed(),
+        help="""Same seed, data, machine and number of threads: same numbers, bit for bit. On small data (fewer than 131,072
+        numbers) on any number of threads.""",
+    )
+    verbose: bool = parameter(False, Flag(), help="Print a line for every epoch.")
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Networks and optimizer."""
+
+    latent_dim: int = parameter(16, Whole(high=WIDEST), unset=None, help="Length of a code.")
+    hidden_sizes: tuple[int, ...] = parameter(
+        (500, 500),
+        LAYERS,
+        unset=None,
+        help="Layers of the networks for rows of numbers; (500, 500), or (500, 500, 2000) as in the paper.",
+    )
+    n_epochs: int | None = parameter(
+        None, Whole(), help="Passes over the data in all; by default at least 15, and more for small data."
+    )
+    batch_size: int = parameter(128, Whole(), unset=None, help="Samples in a step of the optimizer.")
+    learning_rate: float = parameter(1e-3, Number(), unset=None, help="Of the optimizer, Adam.")
+    weight_decay: float = parameter(0.0, Number(0), unset=None, help="Of the optimizer, Adam.")
+    early_stopping: int | None = parameter(
+        None,
+        Whole(),
+        help="""Epochs without a better bound, on the validation data if there are any, after which a phase of the training
+        ends.""",
+    )
+
+    def to_plain(self) -> dict[str, Any]:
+        """For JSON."""
+        return {name: plain(value) for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_plain(cls, document: Any) -> Self:
+        """Read it back; raises ValueError unless every field is there and allowed."""
+        declared = declared_in(cls)
+        if not isinstance(document, dict) or set(document) != set(declared):
+            raise ValueError("a configuration should have all its fields and no others")
+        config = cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in document.items()})
+        for f in fields(cls):
+            value = getattr(config, f.name)
+            if value != f.default or type(value) is not type(f.default):
+                declared[f.name].check(f.name, value)
+                if value is None and not any(option.accepts(None) for option in declared[f.name].allowed):
+                    raise ValueError(f"{f.name} is missing")
+        return config
+
+
+@dataclass(frozen=True)
+class OwnNetworks:
+    """Networks of your own."""
+
+    encoder: nn.Module | None = parameter(
+        None, _MODULE, help="Yours in the place of ours, with a decoder. Returns (mean, log_var), each (n, latent_dim)."
+    )
+    decoder: nn.Module | None = parameter(None, _MODULE, help="Takes codes (n, latent_dim), returns samples.")
+
+
+@dataclass(frozen=True)
+class DIVAConfig(TrainingConfig):
+    """Learning."""
+
+    warmup: float = parameter(
+        0.2,
+        Number(0, 1),
+        unset=None,
+        help="Share of the epochs before the first mixture, with a standard normal prior.",
+    )
+    self_training: float = parameter(
+        1 / 3,
+        Number(0, 1),
+        unset=None,
+        help="Share of the epochs at the end in which confident assignments are pseudo-labels.",
+    )
+    reconstruction: Literal["mse", "nll"] = parameter(
+        "mse", OneOf("mse", "nll"), unset=None, help="Squared error, or a Gaussian likelihood whose variance is learnt."
+    )
+    kl_weight: float | Literal["auto"] = parameter(
+        "auto",
+        OneOf("auto"),
+        Number(0),
+        unset=None,
+        help="""Weight of the KL term beside the mean squared error, the paper's kld_weight (beside nll: of the KL term itself).
+        auto calibrates it to the error of reconstruction.""",
+    )
+    assignment: Literal["soft", "hard"] = parameter(
+        "soft",
+        OneOf("soft", "hard"),
+        unset=None,
+        help="Whether the KL term weighs all components (equation 9) or takes the most probable one (equation 8).",
+    )
+    concentration: float = parameter(
+        5.0, Number(), unset=None, help="Of the Dirichlet process: more of it expects more components."
+    )
+    covariance_scale: float = parameter(
+        0.1, Number(), unset=None, help="Expected variance of a component, as a share of the variance of the codes."
+    )
+    covariance_type: Literal["full", "diag"] = parameter(
+        "full", OneOf("full", "diag"), unset=None, help="Of the mixture that is left at the end."
+    )
+    n_laps: int = parameter(5, Whole(), unset=None, help="Laps of the mixture after an epoch, T in Algorithm 1.")
+    max_components: int = parameter(200, Whole(), unset=None, help="Most components the mixture may have.")
+    augmentation: str | None = parameter(
+        "affine",
+        _AUGMENTATIONS,
+        Holds(callable, "a callable"),
+        unset="auto",
+        help="""How a sample may change and keep its class: affine turns, shears, zooms and shifts images, affine+flip mirrors
+        them as well, photo mirrors them, changes their light and moves them less far, mask leaves features of rows out. A
+        callable takes a batch as the network sees it (images: channels first, from -1 to 1) and a torch.Generator, and returns
+        a batch of the same shape.""",
+    )
+    n_views: int = parameter(
+        4, Whole(), unset=None, help="Augmented views whose assignments are averaged to decide where a sample belongs."
+    )
+    grouping: Literal["walk"] | None = parameter(
+        "walk", OneOf("auto", "walk", None), unset="auto", help="None makes every component a cluster."
+    )
+    resolution: float | Literal["auto"] = parameter(
+        "auto", OneOf("auto"), Number(), unset=None, help="Of the grouping; larger values give more clusters."
+    )
+    buffered_codes: bool = parameter(
+        False,
+        Flag(),
+        public=False,
+        help="Whether a mixture sees the codes sampled while the encoder moved, as in the paper, or those of one encoder.",
+    )
+    prior_covariance_type: Literal["full", "diag"] = parameter(
+        "diag", OneOf("full", "diag"), public=False, help="Of the mixture that is the prior while networks learn."
+    )
+    final_refit: bool = parameter(
+        True, Flag(), public=False, help="Whether a new mixture is fitted at the end; otherwise the prior stays."
+    )
+    birth_rows: int | None = parameter(
+        None,
+        Whole(),
+        OneOf(None),
+        public=False,
+        help="""Codes that the births of a lap are planned on, drawn from all; with few, only births that matter are seen to
+        pay, and K settles. None: as many as each component needs.""",
+    )
+    min_new_mass: float = parameter(1.0, Number(0), public=False, help="Fewest samples a new component may have.")
+    shuffles: bool = parameter(
+        True, Flag(), public=False, help="Whether components are put in order of their mass after every lap."
+    )
+
+    def for_samples(self, n_samples: int) -> DIVAConfig:
+        """Fill in what depends on the number of samples."""
+        if self.n_epochs is not None:
+            return self
+        steps_per_epoch = max(1, math.ceil(n_samples / self.batch_size))
+        return replace(self, n_epochs=min(max(MIN_EPOCHS, math.ceil(MIN_STEPS / steps_per_epoch)), MAX_EPOCHS))
+
+    def continued(self, n_epochs: int) -> DIVAConfig:
+        """For networks that have learnt before: a short warm-up, and more of the epochs for pseudo-labels of what is new."""
+        self_training = FURTHER_SELF_TRAINING if self.self_training > 0 else 0.0
+        return replace(self, n_epochs=n_epochs, warmup=min(self.warmup, FURTHER_WARMUP), self_training=self_training)
+
+    @property
+    def schedule(self) -> Schedule:
+        """Epochs of each phase."""
+        n = self.n_epochs or 0
+        n_self_training = round(self.self_training * n) if self.grouping else 0
+        n_warmup = min(max(1, round(self.warmup * n)), n - n_self_training)
+        return Schedule(n_warmup, n - n_warmup - n_self_training, n_self_training)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How many epochs each phase has."""
+
+    n_warmup: int
+    n_coupled: int
+    n_self_training: int
+
+    @property
+    def n_epochs(self) -> int:
+        """All of them."""
+        return self.n_warmup + self.n_coupled + self.n_self_training
+
+    @property
+    def self_training_starts(self) -> int:
+        """Position of the first epoch with pseudo-labels."""
+        return self.n_warmup + self.n_coupled
+
+    def phase(self, position: int) -> Phase:
+        """Phase of the epoch at a position."""
+        if position < self.n_warmup:
+            return "warm-up"
+        return "coupled" if position < self.self_training_starts else "self-training"
+
+    def updates_mixture(self, position: int) -> bool:
+        """Whether a mixture is fitted after this epoch: from the last epoch of the warm-up on."""
+        return position >= self.n_warmup - 1
+
+    def allows_births(self, position: int) -> bool:
+        """The last tenth of the coupled epochs only merges and deletes, if there are some to spare."""
+        quiet = max(1, self.n_coupled // 10) if self.n_coupled > 2 else 0
+        return position < self.self_training_starts - quiet
+
+    def refreshes_pseudo_labels(self, position: int) -> bool:
+        """Whether pseudo-labels are chosen before this epoch: at first, and after three fifths of the self-training."""
+        rounds = {0, math.ceil(0.6 * self.n_self_training)} - {self.n_self_training}
+        return position - self.self_training_starts in rounds
+
+
+@dataclass(frozen=True)
+class StreamParameters:
+    """Going on with new data."""
+
+    warm_start: bool = parameter(
+        False,
+        Flag(),
+        help="""Whether fit goes on from the fit before, on data that take the place of those before: old ones and new ones
+        together. Clusters and components keep their ids.""",
+    )
+    adapt: bool | Literal["auto"] = parameter(
+        "auto",
+        OneOf("auto", True, False),
+        help="""Whether partial_fit lets the networks learn. auto: when there are enough novel samples; the mixture always goes
+        on.""",
+    )
+    further_epochs: int = parameter(10, Whole(), help="Passes over the data when networks go on learning.")
+    replay: Literal["draws", "reservoir"] | None = parameter(
+        "draws",
+        OneOf("draws", "reservoir", None),
+        help="""What stands in for data that are gone when networks learn in partial_fit: draws of the mixture, decoded, and a
+        penalty on the drift of old codes (generative replay); a few real samples (experience replay); or nothing.""",
+    )
+    reservoir: int = parameter(
+        100, Whole(), help="Real samples to keep for replay=reservoir, chosen at random from all that were seen."
+    )
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "images": {},
+    "features": {"latent_dim": 10, "augmentation": "mask"},
+    "paper": {
+        "n_epochs": 11,
+        "hidden_sizes": HIDDEN_SIZES,
+        "warmup": 0.0,
+        "self_training": 0.0,
+        "kl_weight": 1e-4,
+        "buffered_codes": True,
+        "covariance_type": "diag",
+        "final_refit": False,
+        "n_laps": 2,
+        "birth_rows": 1800,
+        "min_new_mass": 20.0,
+        "augmentation": None,
+        "grouping": None,
+    },
+}
+
+
+@dataclass(frozen=True)
+class PresetParameter:
+    """Preset."""
+
+    preset: str = parameter(
+        "auto",
+        OneOf("auto", *PRESETS),
+        help="""Where the parameters that are None come from. auto takes images for images and features for rows of numbers;
+        paper is Algorithm 1 with the paper's hyper-parameters.""",
+    )
+
+
+def resolve(model: Any, is_image: bool) -> DIVAConfig:
+    """The preset of an estimator, with the parameters that were given."""
+    preset = model.preset
+    if preset == "auto":
+        preset = "images" if is_image else "features"
+    if preset == "images" and not is_image:
+        raise ValueError(f'preset="{preset}" is for images, but the samples are rows. Pass image_shape, or choose "features".')
+    settings = dict(PRESETS[preset])
+    if preset == "paper" and not is_image:
+        settings["latent_dim"] = PAPER_ROW_LATENTS
+    for name, declaration in declared_in(DIVAConfig).items():
+        value = getattr(model, name) if declaration.public else declaration.default
+        if value is not declaration.default and value != declaration.default:
+            settings[name] = OWN if name == "augmentation" and callable(value) else value
+    settings = {name: plain(value) for name, value in settings.items()}  # numbers of numpy cannot be written as JSON
+    if "hidden_sizes" in settings:
+        settings["hidden_sizes"] = tuple(settings["hidden_sizes"])
+    config = DIVAConfig(**settings)
+    if not config.final_refit:  # the prior is the mixture that is left
+        config = replace(config, prior_covariance_type=config.covariance_type)
+    return config
+
+
+def check_together(model: Any) -> None:
+    """Raise ValueError where parameters that make sense alone do not together."""
+    if (model.warmup or 0) + (model.self_training or 0) > 1:
+        shares = f"{model.warmup!r} and {model.self_training!r}"
+        raise ValueError(f"warmup and self_training should add up to 1 at most, got {shares}.")
+    if (model.encoder is None) != (model.decoder is None):
+        raise ValueError("encoder and decoder should be given both or not at all.")

@@ -1,0 +1,156 @@
+"""What DIVA learns from, and everything that changes while it does."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from diva.data import PartOfSource, Samples
+from diva.mixture.model import MixtureModel
+from diva.mixture.moves import MoveRecord
+from diva.mixture.prior import MixturePrior
+from diva.mixture.saving import mixture_from_archive, mixture_to_archive
+from diva.models.config import DIVAConfig, Schedule
+from diva.networks.priors import LatentPrior, StandardNormal
+from diva.networks.vae import VAE
+from diva.runs.archive import Archive, parts_with
+from diva.runs.records import record_from_plain
+from diva.training.augmentation import Augmentation
+from diva.training.objectives import Elbo
+from diva.training.pseudo_labels import PseudoLabelHead
+from diva.training.replay import ExperienceReplay, GenerativeReplay, PastSamples
+from diva.training.state import TrainState, optimizer_tensors, restore_optimizer
+
+
+@dataclass(frozen=True)
+class Task:
+    """What stays the same while DIVA learns.
+
+    Attributes
+    ----------
+    config : DIVAConfig
+    samples : Samples
+    device : torch.device
+    validation : Samples or None
+    augmentation : Augmentation or None
+    experience : ExperienceReplay or None
+        Which of the samples are remembered ones, and the codes they should keep.
+    replay : GenerativeReplay or None
+        What stands in for samples that are gone.
+    past : PastSamples or None
+        Samples of the past: components and clusters keep their ids by where these are now.
+    n_own : int or None
+        Only the first so many samples are those of the caller; None for all.
+    n_gone : int
+        Samples that were learnt from before and are gone.
+    """
+
+    config: DIVAConfig
+    samples: Samples
+    device: torch.device
+    validation: Samples | None = None
+    augmentation: Augmentation | None = None
+    experience: ExperienceReplay | None = None
+    replay: GenerativeReplay | None = None
+    past: PastSamples | None = None
+    n_own: int | None = None
+    n_gone: int = 0
+
+    @property
+    def fresh_samples(self) -> Samples:
+        """Those that are not remembered ones."""
+        if self.experience is None:
+            return self.samples
+        return replace(self.samples, source=PartOfSource(self.samples.source, np.arange(self.experience.first)))
+
+    @property
+    def schedule(self) -> Schedule:
+        """Epochs of each phase."""
+        return self.config.schedule
+
+    @property
+    def elbo(self) -> Elbo:
+        """The bound, with the weights that the config asks for."""
+        return Elbo(self.config.reconstruction, self.config.kl_weight, self.samples.scaling.n_numbers)
+
+
+@dataclass
+class DIVAState(TrainState):
+    """Networks, mixture and pseudo-labels.
+
+    Attributes
+    ----------
+    network : VAE
+    variance : float
+        Of the decoder, by which the KL term is weighed.
+    prior : LatentPrior
+        What the VAE sees of the mixture.
+    head : PseudoLabelHead or None
+        In the phase of self-training.
+    lineage : list of MoveRecord
+    next_component_id : int
+        First id that no component of the training has had.
+    before : MixtureModel or None
+        The mixture of the fit before, whose clusters keep their ids.
+    sampled : list of Tensor
+        Codes drawn in this epoch while the encoder moved, if the config asks for them; not archived.
+    """
+
+    network: VAE
+    variance: float = 1.0
+    prior: LatentPrior = field(default_factory=StandardNormal)
+    head: PseudoLabelHead | None = None
+    lineage: list[MoveRecord] = field(default_factory=list)
+    next_component_id: int = 0
+    before: MixtureModel | None = None
+    sampled: list[Tensor] = field(default_factory=list)
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """Of the networks and, while there is one, of the head."""
+        return [self.optimizer] if self.head is None else [self.optimizer, self.head.optimizer]
+
+    def to_archive(self) -> tuple[dict[str, Any], dict[str, Tensor]]:  # noqa: D102
+        document, tensors = super().to_archive()
+        document |= {
+            "variance": self.variance,
+            "next_component_id": self.next_component_id,
+            "lineage": [asdict(record) for record in self.lineage],
+            "prior": None,
+            "n_pseudo_classes": None,
+        }
+        if isinstance(self.prior, MixturePrior):
+            mixture, parts = mixture_to_archive(self.prior.mixture, self.prior.standardization)
+            document["prior"] = mixture | {"assignment": self.prior.assignment}
+            tensors |= {f"prior.{name}": value for name, value in parts.items()}
+        if self.head is not None:
+            document["n_pseudo_classes"] = self.head.n_clusters
+            tensors |= {f"head.{name}": value for name, value in self.head.linear.state_dict().items()}
+            tensors |= optimizer_tensors("head_optimizer", self.head.optimizer)
+            tensors["pseudo_labels"] = self.head.labels
+        return document, tensors
+
+    def restore(self, archive: Archive) -> None:  # noqa: D102
+        super().restore(archive)
+        document, tensors = archive.document, archive.tensors
+        self.variance, self.next_component_id = float(document["variance"]), document["next_component_id"]
+        if not self.variance > 0 or type(self.next_component_id) is not int or self.next_component_id < 0:
+            raise ValueError("its variance or its ids are not positive")
+        self.lineage = [record_from_plain(MoveRecord, r) for r in document["lineage"]]
+        self.prior = StandardNormal()
+        if document["prior"] is not None:
+            mixture, standardization = mixture_from_archive(
+                document["prior"], parts_with(tensors, "prior."), torch.device("cpu")
+            )
+            self.prior = MixturePrior(mixture, standardization, document["prior"]["assignment"])
+        if document["n_pseudo_classes"] is not None:
+            device = next(self.network.parameters()).device
+            linear = nn.Linear(tensors["head.weight"].shape[1], document["n_pseudo_classes"]).to(device)
+            linear.load_state_dict(parts_with(tensors, "head."))
+            optimizer = torch.optim.Adam(linear.parameters(), lr=self.optimizer.param_groups[0]["lr"])
+            restore_optimizer("head_optimizer", optimizer, tensors)
+            self.head = PseudoLabelHead(tensors["pseudo_labels"], linear, optimizer)

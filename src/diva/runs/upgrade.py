@@ -1,0 +1,75 @@
+"""What older versions wrote, as this one would: files of schema 1, from before the first release."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+Document = dict[str, Any]
+Tensors = dict[str, Tensor]
+
+RENAMED_TENSORS = {"vae.": "network.", "taught_labels": "pseudo_labels"}
+RENAMED_SETTINGS = {
+    "sharpening": "self_training",
+    "covariance_type": "prior_covariance_type",
+    "final_covariance_type": "covariance_type",
+}
+
+
+def upgraded(kind: str, document: Document, tensors: Tensors) -> tuple[Document, Tensors]:
+    """Bring the contents of a file of schema 1 to today's; raises what broken contents raise: KeyError, TypeError, ValueError."""
+    if kind not in ("DIVA", "DIVA checkpoint"):
+        return document, tensors
+    document = dict(document)
+    if "recipe" in document:
+        document["config"] = _config(document.pop("recipe"), document["params"], document["own_views"])
+        document["params"] = upgraded_params(document["params"])
+    elif isinstance(before := document.get("config"), dict) and "recipe" in before:
+        document["config"] = upgraded_run_config(before)
+    if isinstance(stream := document.get("stream"), dict):
+        stream = dict(stream)
+        scores = {"threshold": document.pop("novelty_threshold"), "typical": stream.pop("typical_score")}
+        document["stream"] = stream | {"novelty": {"uncertainty": stream.pop("doubt"), **scores}}
+    if "taught_clusters" in document:
+        document["n_pseudo_classes"] = document.pop("taught_clusters")
+    document["history"] = [_epoch(record) for record in document["history"]]
+    return document, {_tensor_name(name): value for name, value in tensors.items()}
+
+
+def upgraded_run_config(config: Document) -> Document:
+    """The configuration in the folder of a run."""
+    if "recipe" not in config:
+        return config
+    upgraded = dict(config)
+    own = upgraded.pop("own augmentation")
+    upgraded["config"] = _config(upgraded.pop("recipe"), config["params"], own)
+    upgraded["params"] = upgraded_params(config["params"])
+    return upgraded
+
+
+def upgraded_params(params: Document) -> Document:
+    """Parameters of the estimator; those that came later have their defaults."""
+    params = {"self_training" if name == "sharpening" else name: value for name, value in params.items()}
+    if params.get("preset") == "sensors":  # was the same as "features"
+        params["preset"] = "features"
+    return params
+
+
+def _config(recipe: Document, params: Document, own_augmentation: bool) -> Document:
+    config = {RENAMED_SETTINGS.get(name, name): value for name, value in recipe.items()}
+    seen, asked = config.pop("views"), params["augmentation"]
+    config["augmentation"] = "own" if own_augmentation else seen if asked == "auto" else asked
+    return config | {"early_stopping": params["early_stopping"]}
+
+
+def _epoch(record: Document) -> Document:
+    record = {"self_training" if name == "sharpening" else name: value for name, value in record.items()}
+    return record | {"phase": "self-training" if record["phase"] == "sharpening" else record["phase"]}
+
+
+def _tensor_name(name: str) -> str:
+    for old, new in RENAMED_TENSORS.items():
+        if name.startswith(old):
+            return new + name.removeprefix(old)
+    return name

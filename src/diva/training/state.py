@@ -1,0 +1,178 @@
+"""Everything that changes while a model learns; a checkpoint is exactly this."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from diva.runs.archive import Archive, parts_with
+from diva.runs.records import record_from_plain
+
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochRecord:
+    """What one epoch did, as a plain row; None where a model has no such thing.
+
+    Attributes
+    ----------
+    epoch : int
+    phase : str
+    loss : float
+        What was minimized, mean over the steps.
+    reconstruction, kl, self_training : float or None
+        Terms of it, before they are weighed.
+    kl_weight : float or None
+    bound, validation_bound : float or None
+        Evidence lower bound per sample, of what was learnt from and of what was held out.
+    n_components, n_clusters : int or None
+    births, merges, deletes : int
+        Of components, after the epoch.
+    mixture_elbo_per_sample : float or None
+    seconds, mixture_seconds : float
+        The whole epoch, and the part of it that the mixture took.
+    """
+
+    epoch: int
+    phase: str
+    loss: float
+    reconstruction: float | None = None
+    kl: float | None = None
+    self_training: float | None = None
+    kl_weight: float | None = None
+    bound: float | None = None
+    validation_bound: float | None = None
+    n_components: int = 0
+    n_clusters: int | None = None
+    births: int = 0
+    merges: int = 0
+    deletes: int = 0
+    mixture_elbo_per_sample: float | None = None
+    seconds: float = 0.0
+    mixture_seconds: float = 0.0
+
+    @property
+    def score(self) -> float:
+        """What early stopping watches; the larger the better."""
+        watched = self.bound if self.validation_bound is None else self.validation_bound
+        return -self.loss if watched is None else watched
+
+
+@dataclass
+class TrainState:
+    """Networks, optimizer, chance and counters.
+
+    Attributes
+    ----------
+    network : nn.Module
+    optimizer : torch.optim.Optimizer
+    generator, rng
+        All chance: torch's for networks and augmentation, numpy's for everything else.
+    seed : int
+        What they were set to at the beginning.
+    epoch : int
+        Epochs done.
+    position : int
+        Place in the schedule: further than ``epoch`` if a phase stopped early.
+    best_score, best_epoch
+        For early stopping.
+    history : list of EpochRecord
+    buffers : dict of str to Tensor
+        Whatever else a model has to remember from one epoch to the next.
+    started : float
+        When training began in this process; not archived.
+    """
+
+    network: nn.Module
+    optimizer: torch.optim.Optimizer
+    generator: torch.Generator
+    rng: np.random.Generator
+    seed: int
+    epoch: int = 0
+    position: int = 0
+    best_score: float = -math.inf
+    best_epoch: int = 0
+    history: list[EpochRecord] = field(default_factory=list)
+    buffers: dict[str, Tensor] = field(default_factory=dict)
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """All that take a step after each batch."""
+        return [self.optimizer]
+
+    def to_archive(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Take it apart: what JSON can hold, and tensors."""
+        tensors = {f"network.{name}": value for name, value in self.network.state_dict().items()}
+        tensors |= optimizer_tensors("optimizer", self.optimizer)
+        tensors |= {f"buffer.{name}": value for name, value in self.buffers.items()}
+        tensors["generator"] = self.generator.get_state()
+        settings = {name: self.optimizer.defaults[name] for name in KEPT_SETTINGS if name in self.optimizer.defaults}
+        document = {
+            "optimizer": {"kind": type(self.optimizer).__name__, **settings},
+            "rng": self.rng.bit_generator.state,
+            "epoch": self.epoch,
+            "position": self.position,
+            "best_bound": self.best_score if self.history else None,
+            "best_epoch": self.best_epoch,
+            "history": [asdict(record) for record in self.history],
+        }
+        return document, tensors
+
+    def restore(self, archive: Archive) -> None:
+        """Become what was archived; networks must be of the same shape. Raises KeyError, TypeError or ValueError if not."""
+        document, tensors = archive.document, archive.tensors
+        self.network.load_state_dict(parts_with(tensors, "network."))
+        self._restore_optimizer(document.get("optimizer"))
+        restore_optimizer("optimizer", self.optimizer, tensors)
+        self.generator.set_state(tensors["generator"])
+        self.rng.bit_generator.state = document["rng"]
+        counts = [document[name] for name in ("epoch", "position", "best_epoch")]
+        if not all(type(count) is int and count >= 0 for count in counts):
+            raise ValueError("its counts of epochs are not whole numbers")
+        self.epoch, self.position, self.best_epoch = counts
+        self.best_score = -math.inf if document["best_bound"] is None else float(document["best_bound"])
+        self.history = [record_from_plain(EpochRecord, r) for r in document["history"]]
+        self.buffers = parts_with(tensors, "buffer.")
+
+
+    def _restore_optimizer(self, plain: Any) -> None:
+        """An optimizer like the archived one, which may have followed another."""
+        if plain is None or plain["kind"] == type(self.optimizer).__name__:
+            return
+        if set(plain) - {"kind", *KEPT_SETTINGS}:
+            raise ValueError("its optimizer has settings that are not known")
+        settings = {name: float(value) for name, value in plain.items() if name != "kind"}
+        self.optimizer = OPTIMIZERS[plain["kind"]](self.network.parameters(), **settings)
+
+
+OPTIMIZERS = {"Adam": torch.optim.Adam, "SGD": torch.optim.SGD}
+KEPT_SETTINGS = ("lr", "weight_decay", "momentum")
+
+
+def optimizer_tensors(name: str, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Moments and step counts of an optimizer; they are missing before the first step."""
+    state = optimizer.state_dict()["state"]
+    return {f"{name}.{i}.{key}": value for i, moments in state.items() for key, value in moments.items()}
+
+
+def restore_optimizer(name: str, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Give an optimizer its moments back; raises ValueError unless they are those of its parameters."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in parts_with(tensors, f"{name}.").items():
+        number, what = key.split(".")
+        state.setdefault(int(number), {})[what] = value
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    adam = isinstance(optimizer, torch.optim.Adam)
+    for position, moments in state.items():
+        shape = tuple(params[position].shape)
+        expected = {"step": (), "exp_avg": shape, "exp_avg_sq": shape} if adam else {"momentum_buffer": shape}
+        if {what: tuple(value.shape) for what, value in moments.items()} != expected:
+            raise ValueError(f"moments of parameter {position} are missing or of another shape")
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
