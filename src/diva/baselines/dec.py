@@ -63,7 +63,7 @@ class StackedAutoEncoder(nn.Module):
         self.encoder = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.decoder = nn.ModuleList(nn.Linear(b, a) for a, b in pairwise(sizes))  # of the same layer, not yet mirrored
         self.centres = nn.Parameter(torch.zeros(config.n_clusters, config.latent_dim))
-        self.register_buffer("unit", torch.ones(()))
+        self.unit = nn.Buffer(torch.ones(()))
 
     def enter(self, x: Tensor) -> Tensor:
         """Rows of a mean square of 1, as DEC expects them; the darkest number of an image is 0."""
@@ -160,7 +160,8 @@ class EmbeddedClustering:
         ends = {"layers": self.n_layerwise, "auto-encoder": self.n_pretraining, "clustering": self.n_epochs}
         phase = next(name for name, end in ends.items() if state.position < end)
         k = self.config.n_clusters if phase == "clustering" else 0
-        return EpochRecord(epoch=state.epoch, phase=phase, n_components=k, n_clusters=k or None, **means)
+        terms: dict[str, Any] = dict(means)
+        return EpochRecord(epoch=state.epoch, phase=phase, n_components=k, n_clusters=k or None, **terms)
 
     def stop_early(self, state: TrainState, record: EpochRecord) -> None:
         """End the phase."""

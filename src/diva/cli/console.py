@@ -13,7 +13,7 @@ from rich.table import Table
 
 from diva.models.diva import DIVA
 from diva.runs.snapshot import Snapshot
-from diva.training.loop import EpochRecord
+from diva.training.state import EpochRecord
 
 output = Console(soft_wrap=False, highlight=False)
 errors = Console(stderr=True, highlight=False)
@@ -64,7 +64,7 @@ class EpochProgress:
             self._task,
             description=f"epoch {self._epoch + 1}" + (": fitting the mixture" if waiting else ""),
             completed=self._epoch + step / n_steps,
-            total=None if self._model is None else self._model.recipe_.n_epochs,
+            total=None if self._model is None else self._model.config_.n_epochs,
         )
 
     def __call__(self, model: DIVA, record: EpochRecord) -> None:
@@ -158,7 +158,7 @@ def summary(model: DIVA, snapshot: Snapshot, run: str, report: str | None) -> di
             {
                 "cluster": number,
                 "size": int(size),
-                "components": int((model.mixture_._groups(None) == number).sum()),
+                "components": int((model.mixture_.cluster_of_component() == number).sum()),
                 "confidence": round(float(confidence), 4),
                 **_mostly(snapshot, number),
             }

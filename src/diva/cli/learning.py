@@ -37,7 +37,7 @@ from diva.models.diva import DIVA
 from diva.report import write_report
 from diva.runs.folder import CHECKPOINT, CONFIG, MODEL
 from diva.runs.snapshot import SNAPSHOT, take_snapshot
-from diva.training.loop import EpochRecord
+from diva.training.state import EpochRecord
 
 Source = Annotated[
     str, typer.Argument(help="A data set (see `diva data list`), .npy, .npz, .csv, .parquet, .idx.gz, or a folder of images.")

@@ -26,7 +26,7 @@ from diva.data import FileStream, Following, LineStream, Offset, StreamBatch
 from diva.data.opening import allowed_shapes
 from diva.exceptions import ComponentLimitWarning
 from diva.models.diva import DIVA
-from diva.models.stream_memory import BatchRecord
+from diva.models.memory import BatchRecord
 from diva.partition.matching import ClusterRecord
 from diva.runs.folder import RunFolder
 from diva.runs.stream_log import EVENTS, PREDICTING, STREAM, Commit, StreamLog, read_commit
@@ -179,7 +179,7 @@ def _starting_point(before: Commit | None, source: str, other_source: str | None
 
 
 def _open_stream(reading: Reading, model: DIVA, log: StreamLog) -> FileStream | LineStream:
-    shapes = allowed_shapes(model._item_shape, model._scaling)
+    shapes = allowed_shapes(model.item_shape_, model.scaling_)
     offset = log.last.offset
     if reading.source == STANDARD_INPUT:
         return LineStream(

@@ -14,15 +14,18 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from diva.data import Samples
+from diva.data import ArrayBatches, Samples
 from diva.exceptions import TrainingError
-from diva.mixture.laps import MixtureFit
+from diva.mixture.fitting import start_on
+from diva.mixture.laps import MixtureFit, fit_mixture
 from diva.mixture.moves import Birth, Delete, Merge, Move, Shuffle
 from diva.mixture.prior import MixturePrior
+from diva.mixture.standardize import StandardizedBatches
 from diva.models.clusters import refresh_pseudo_labels
+from diva.models.ensemble import options_of
 from diva.models.state import DIVAState, Task
 from diva.networks.priors import StandardNormal
-from diva.training.encode import encode, start_mixture, subset, update_mixture
+from diva.training.encode import encode, subset
 from diva.training.loop import Batch, Loss, RunningMeans, shuffled_batches
 from diva.training.state import EpochRecord
 
@@ -169,16 +172,17 @@ def fit_prior(state: DIVAState, task: Task) -> MixtureFit:
         z = torch.cat([z, task.replay.z])
     prior = state.prior
     if not isinstance(prior, MixturePrior):
-        prior = start_mixture(
-            z, config.prior_covariance_type, config.concentration, config.covariance_scale, state.next_component_id
-        )
-        prior = replace(prior, assignment=config.assignment)
+        options = replace(options_of(config, seed=0), covariance_type=config.prior_covariance_type)
+        start = start_on(z.numpy(), options, first_id=state.next_component_id)
+        prior = MixturePrior(start.state, start.standardization, config.assignment)
     moves: list[Move] = [Merge(), Delete(), *([Shuffle()] if config.shuffles else [])]
     if config.buffered_codes or task.schedule.allows_births(state.position):
         share = 1.0 if config.birth_rows is None else min(1.0, config.birth_rows / len(z))
         birth = Birth(min_mass=config.min_new_mass, max_components=config.max_components, collected_share=share)
         moves.insert(0, birth)
-    state.prior, fit = update_mixture(prior, z, moves, config.n_laps, state.rng)
+    batches = StandardizedBatches(ArrayBatches(z.numpy()), prior.standardization, torch.device("cpu"))
+    fit = fit_mixture(batches, prior.mixture.forgetting_data(), state.rng, moves=moves, max_laps=config.n_laps)
+    state.prior = replace(prior, mixture=fit.state.with_memo_as_past())
     state.next_component_id = fit.state.next_id
     state.lineage += [replace(r, epoch=state.epoch) for r in fit.lineage]
     return fit

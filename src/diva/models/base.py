@@ -173,7 +173,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
                         self.save(folder.model)
         return self
 
-    def _after_first_fit(self, state: TrainState, samples: Samples) -> None:
+    def _after_first_fit(self, state: Any, samples: Samples) -> None:
         """Note what later fits need to know of this one."""
 
     def _end_training(self, state: TrainState, objective: Any) -> None:
@@ -225,7 +225,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return bool(state.history)
 
     def _as_of_now(self, state: TrainState, objective: Objective[Any]) -> Self:
-        """A model for callbacks: asked, it ends training as if this epoch were the last; training itself goes on undisturbed."""
+        """A model for callbacks: asked, it ends training as if this epoch were the last; training itself goes on."""
         model = copy.copy(self)
         for name in [name for name in vars(model) if name.endswith("_") and name not in KEPT_WHILE_LEARNING]:
             delattr(model, name)
@@ -239,7 +239,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             type(self)._end_training(model, now, objective)
             state.network.train(was_training)
 
-        vars(model)["_pending"] = finish
+        model.__dict__["_pending"] = finish
         return model
 
     _pending: Callable[[], None] | None = None
@@ -457,7 +457,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.labels_ = self.component_labels_ = labels
         self.n_clusters_ = self.n_components_ = n_clusters
         self.cluster_ids_ = self.component_ids_ = np.arange(n_clusters)
-        self.hierarchy_ = None
+        self.hierarchy_: Any = None
         self.lineage_: list[Any] = []
         self.cluster_lineage_: list[Any] = []
 
@@ -497,7 +497,16 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return {name: plain(value) for name, value in self.get_params(deep=False).items()}
 
 
-KEPT_WHILE_LEARNING = ("config_", "scaling_", "preparation_", "item_shape_", "n_features_in_", "feature_names_in_", "history_", "stream_")
+KEPT_WHILE_LEARNING = (
+    "config_",
+    "scaling_",
+    "preparation_",
+    "item_shape_",
+    "n_features_in_",
+    "feature_names_in_",
+    "history_",
+    "stream_",
+)
 
 
 def describe_epoch(record: EpochRecord, n_epochs: int) -> str:

@@ -62,9 +62,7 @@ class RunParameters:
 
     run_dir: str | None = parameter(None, Folder(), help="Folder for checkpoints, history and the fitted model.")
     checkpoint_every: int = parameter(1, Whole(), help="Epochs between two checkpoints.")
-    resume: bool = parameter(
-        False, Flag(), help="Whether fit goes on from the last checkpoint in run_dir, if there is one."
-    )
+    resume: bool = parameter(False, Flag(), help="Whether fit goes on from the last checkpoint in run_dir, if there is one.")
     callbacks: Sequence[Callable[..., Any]] = parameter(
         (),
         Holds(_are_callables, "a list of callables that take the model and the record of an epoch"),
@@ -116,7 +114,8 @@ class TrainingConfig:
         declared = declared_in(cls)
         if not isinstance(document, dict) or set(document) != set(declared):
             raise ValueError("a configuration should have all its fields and no others")
-        config = cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in document.items()})
+        settings: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in document.items()}
+        config = cls(**settings)
         for f in fields(cls):
             value = getattr(config, f.name)
             if value != f.default or type(value) is not type(f.default):
@@ -180,7 +179,7 @@ class DIVAConfig(TrainingConfig):
     )
     n_laps: int = parameter(5, Whole(), unset=None, help="Laps of the mixture after an epoch, T in Algorithm 1.")
     max_components: int = parameter(200, Whole(), unset=None, help="Most components the mixture may have.")
-    augmentation: str | None = parameter(
+    augmentation: Any = parameter(
         "affine",
         _AUGMENTATIONS,
         Holds(callable, "a callable"),

@@ -34,11 +34,11 @@ from diva.models.networks import check_own_networks, make_vae
 from diva.models.state import DIVAState, Task
 from diva.networks.vae import VAE
 from diva.parameters import takes, values_of
-from diva.partition.hierarchy import Hierarchy
+from diva.partition.grouping import Hierarchy
 from diva.partition.matching import ClusterRecord
 from diva.runs.archive import Archive, parts_with
 from diva.runs.records import record_from_plain
-from diva.training.augmentation import check_own_augmentation, make_augmentation
+from diva.training.augmentation import Augmentation, check_own_augmentation, make_augmentation
 from diva.training.encode import Codes
 
 FIRST_VARIANCE = 0.1  # of the decoder before it has been measured, as a share of the data's
@@ -122,8 +122,10 @@ class DIVA(IncrementalMixin, DeepClusterer):
         return Algorithm1(self._make_task(self.config_, samples, validation))
 
     def _make_task(self, config: DIVAConfig, samples: Samples, validation: Samples | None = None) -> Task:
+        augmentation: Augmentation | None
         if config.augmentation == OWN:
             augmentation = values_of(self, DIVAConfig).augmentation
+            assert augmentation is not None
             check_own_augmentation(augmentation, samples)
         else:
             augmentation = make_augmentation(config.augmentation, is_image=samples.scaling.is_image)

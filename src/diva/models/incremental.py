@@ -1,4 +1,4 @@
-"""How a fitted DIVA goes on: with old and new data together, or with new data alone, with networks that learn or stay as they are."""
+"""How a fitted DIVA goes on: with old and new data together, or with new data alone; with networks that learn, or without."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.data import ArraySource, JoinedSource, PartOfSource, Samples
+from diva.mixture.fitting import continue_fit
 from diva.mixture.model import MixtureModel
 from diva.mixture.moves import MoveRecord
 from diva.mixture.prior import MixturePrior
 from diva.models.algorithm1 import Algorithm1
-from diva.models.base import DeepClusterer, learning_from, seed_of, unchanged_on_failure
-from diva.models.clusters import DRAWS_EACH, continue_fit, extend_clusters, with_static
+from diva.models.base import Assignment, DeepClusterer, learning_from, seed_of, unchanged_on_failure
+from diva.models.clusters import DRAWS_EACH, extend_clusters
 from diva.models.config import DIVAConfig, StreamParameters
 from diva.models.memory import BIRTH_SHARE, MOST_BATCHES, BatchOutcome, BatchRecord, StreamMemory, Window
 from diva.models.novelty import CALIBRATION_SAMPLES, EncoderUncertainty, Novelty
 from diva.models.state import DIVAState, Task
+from diva.models.view_codes import with_stationary
 from diva.networks.vae import VAE
 from diva.parameters import values_of
-from diva.partition.walk import Walk, neighbour_walk
+from diva.partition.grouping import Walk, neighbour_walk
 from diva.training.encode import Codes, decode, encode, subset
 from diva.training.replay import (
     CodeDrift,
@@ -112,19 +114,25 @@ class IncrementalMixin(DeepClusterer):
         find their place among the clusters. When there are enough novel samples, the networks learn as well: from the latest
         samples, and from what the model remembers of those that are gone. ``labels_`` are those of ``X``.
         """
-        self.partial_fit_encode(X)
-        return self
-
-    def partial_fit_encode(self, X: Any) -> Codes:
-        """Go on as ``partial_fit`` does, and return the codes of the samples: they need not be encoded again to be assigned."""
         if not self.__sklearn_is_fitted__():
-            self.fit(X)
-            return self._encode(self._samples(X))
+            return self.fit(X)
         self._check_parameters()
         with unchanged_on_failure(self):
-            return self._partial_fit(self._samples(X))
+            self._partial_fit(self._samples(X))
+        return self
 
-    def _partial_fit(self, samples: Samples) -> Codes:
+    def partial_fit_assign(self, X: Any) -> Assignment:
+        """Go on as ``partial_fit`` does and say where the samples belong now; ``novel`` is what the model before called so.
+
+        Samples are encoded once, unless the networks learnt.
+        """
+        self._ready()
+        self._check_parameters()
+        with unchanged_on_failure(self):
+            codes, novel = self._partial_fit(self._samples(X))
+            return replace(self._assign(codes), novel=novel)
+
+    def _partial_fit(self, samples: Samples) -> tuple[Codes, NDArray[np.bool_]]:
         started, stream, n_moves = time.perf_counter(), self.stream_, len(self.lineage_)
         asked = self.stream_parameters
         with learning_from(samples):
@@ -148,7 +156,7 @@ class IncrementalMixin(DeepClusterer):
             self.stream_ = replace(self.stream_, window=waiting, anchor=anchor)
             n_seen = stream.n_seen + len(samples)
             self._close_batch(samples, BatchOutcome(started, n_moves, n_seen, learns, novel))
-            return self._encode(samples) if learns else codes
+            return self._encode(samples) if learns else codes, novel
 
     # --- networks that learn
 
@@ -235,7 +243,7 @@ class IncrementalMixin(DeepClusterer):
         generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
         views = encode(self.network_, samples, task.device, task.augmentation, generator).mean
         resp, resp_views = (mixture.predict_proba(z.numpy(), "component") for z in (codes, views))
-        return with_static(Walk(resp, resp_views), mixture, draws)
+        return with_stationary(Walk(resp, resp_views), mixture, draws)
 
     # --- what is remembered
 

@@ -149,7 +149,7 @@ def draw_images(figure: Any, findings: Findings) -> None:
     clusters = findings.filled[:MOST_ROWS]
     gap = 1
     n_columns = 3 * N_IN_STRIP + 2 * gap
-    _, height, width = findings.model._scaling.input_shape
+    _, height, width = findings.model.scaling_.input_shape
     side = 0.27
     figure.set_layout_engine("none")
     figure.set_size_inches(side * (n_columns + 2), side * height / width * len(clusters) + 0.3)

@@ -21,7 +21,7 @@ from diva.report.projection import Projection, project_run
 from diva.runs.folder import RunFolder
 from diva.runs.load import load
 from diva.runs.snapshot import Snapshot
-from diva.training.loop import EpochRecord
+from diva.training.state import EpochRecord
 
 SNAPSHOT = "snapshot.safetensors"
 N_SHOWN = 10  # samples of each sort in a gallery
@@ -175,7 +175,7 @@ class Findings:
     @property
     def is_image(self) -> bool:
         """Whether samples are images."""
-        return self.model._scaling.is_image
+        return self.model.scaling_.is_image
 
     @property
     def n_samples(self) -> int:
@@ -203,7 +203,7 @@ class Findings:
         if not self.is_image:
             n = self.model.n_features_in_
             return f"rows of {n:,} feature{'s' if n != 1 else ''}"
-        channels, height, width = self.model._scaling.input_shape
+        channels, height, width = self.model.scaling_.input_shape
         return f"{'colour ' if channels >= 3 else ''}images of {height} \u00d7 {width} pixels"
 
     @cached_property
@@ -229,7 +229,7 @@ class Findings:
     @cached_property
     def cluster_of(self) -> NDArray[np.int64]:
         """Cluster of each component."""
-        return self.model.mixture_._groups(None)
+        return self.model.mixture_.cluster_of_component()
 
     @cached_property
     def component_sizes(self) -> NDArray[np.int64]:
@@ -270,7 +270,7 @@ class Findings:
 
     def pictures(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         """Samples that are images, as bytes."""
-        scaling = self.model._scaling
+        scaling = self.model.scaling_
         low, high = (float((scaling.offset[0] + sign * scaling.unit[0]).item()) for sign in (-1, 1))
         return to_pictures(values, scaling.input_shape, scaling.channels_last, (low, high))
 
@@ -404,7 +404,7 @@ class Findings:
     def flows(self) -> dict[str, Flow]:
         """Where components came from: title -> diagram; two if the final mixture was fitted anew."""
         model = self.model
-        training, final = model._training_lineage, model.mixture_.lineage_
+        training, final = model.training_lineage_, list(model.mixture_.lineage)
         ends = {self.component_name(k): max(float(self.component_sizes[k]), 0.5) for k in range(model.n_components_)}
         left = survivors(training)
         if not training or set(ends) & set(left):
@@ -524,7 +524,7 @@ def _check_they_fit(model: DIVA, snapshot: Snapshot, run: Path) -> None:
     m = len(snapshot)
     fits = (
         m > 0
-        and snapshot.codes.shape == (m, model.recipe_.latent_dim)
+        and snapshot.codes.shape == (m, model.config_.latent_dim)
         and snapshot.values.size == m * model.n_features_in_
         and snapshot.sizes.shape == snapshot.mean_confidence.shape == (model.n_clusters_,)
         and 0 <= snapshot.clusters.min() <= snapshot.clusters.max() < model.n_clusters_

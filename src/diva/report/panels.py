@@ -450,7 +450,7 @@ def settings_panel(findings: Findings) -> Panel:
         '<div class="columns">'
         f"<div><h3>Parameters that were set</h3>{_facts(changed or {'none': 'all at their defaults'})}"
         f"<h3>Timings</h3>{_facts(times)}<h3>Versions</h3>{_facts(about.get('versions') or {})}</div>"
-        f"<div><h3>What the parameters came to</h3>{_facts(asdict(model.recipe_))}</div></div>"
+        f"<div><h3>What the parameters came to</h3>{_facts(asdict(model.config_))}</div></div>"
     )
     return Panel("settings", "Configuration", body)
 

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
+from diva.baselines import DEC
 from diva.exceptions import ModelFileError
 from diva.mixture.estimator import DPMixture
 from diva.models.diva import DIVA
 from diva.runs.archive import read_archive
-from diva.runs.folder import KIND as CHECKPOINT_KIND
 
-KINDS = {"DIVA": DIVA, "DPMixture": DPMixture}
+ESTIMATORS: dict[str, Any] = {"DIVA": DIVA, "DPMixture": DPMixture, "DEC": DEC}
+CHECKPOINTS = tuple(f"{name} checkpoint" for name in ESTIMATORS)
 
 
-def load(
-    path: str | os.PathLike[str], *, encoder: nn.Module | None = None, decoder: nn.Module | None = None
-) -> DIVA | DPMixture:
+def load(path: str | os.PathLike[str], *, encoder: nn.Module | None = None, decoder: nn.Module | None = None) -> Any:
     """Read a model that ``save`` wrote.
 
-    Nothing in the file is executed. A damaged file, one of another version, or one that is no model at all is rejected with a
+    Nothing in the file is executed. A damaged file, one of a later version, or one that is no model at all is rejected with a
     ``ModelFileError`` that names it.
 
     Parameters
@@ -29,17 +29,21 @@ def load(
     path : str or path-like
     encoder, decoder : nn.Module, optional
         Networks of your own, if the model was fitted with them: the file holds their weights, not their code.
+
+    Returns
+    -------
+    DIVA, DPMixture or a baseline
+        Whatever was saved.
     """
-    archive = read_archive(path, kinds=(*KINDS, CHECKPOINT_KIND))
-    if archive.kind == CHECKPOINT_KIND:
+    archive = read_archive(path, kinds=(*ESTIMATORS, *CHECKPOINTS))
+    if archive.kind in CHECKPOINTS:
         raise ModelFileError(
-            f"{Path(path)} is a checkpoint of a run, not a model. Go on with it: set run_dir to its folder and resume=True in "
-            "DIVA, and fit the same data."
+            f"{Path(path)} is a checkpoint of a run, not a model. Go on with it: set run_dir to its folder and resume=True, "
+            "and fit the same data."
         )
+    own = {name: network for name, network in (("encoder", encoder), ("decoder", decoder)) if network is not None}
     try:
-        if archive.kind == "DIVA":
-            return DIVA._from_archive(archive, encoder, decoder)
-        return DPMixture._from_archive(archive)
+        return ESTIMATORS[archive.kind].from_archive(archive, **own)
     except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise ModelFileError(
             f"{Path(path)} is not a model this version of diva can read: its parts do not fit together "

@@ -121,12 +121,13 @@ def take_snapshot(
     """
     index = choose_samples(len(source), source.take(np.arange(1)).nbytes)
     part = PartOfSource(source, index)
-    codes, scores = model._codes_and_scores(part)
+    said = model.assign(part)
+    codes, scores = said.codes, said.scores
     proba = model.mixture_.predict_proba(codes)
-    positions = model.mixture_._groups(None)[model.component_labels_]  # not ids, which may have gaps
+    positions = model.mixture_.cluster_of_component()[model.component_labels_]  # not ids, which may have gaps
     clusters, components = positions[index], model.component_labels_[index]
     confidence = proba[np.arange(len(index)), clusters]
-    scaling = model._scaling
+    scaling = model.scaling_
     about: dict[str, Any] = {
         "n_samples": len(source),
         "is_image": scaling.is_image,

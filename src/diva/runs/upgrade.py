@@ -18,7 +18,7 @@ RENAMED_SETTINGS = {
 
 
 def upgraded(kind: str, document: Document, tensors: Tensors) -> tuple[Document, Tensors]:
-    """Bring the contents of a file of schema 1 to today's; raises what broken contents raise: KeyError, TypeError, ValueError."""
+    """Bring the contents of a file of schema 1 to today's; raises KeyError, TypeError or ValueError if they are broken."""
     if kind not in ("DIVA", "DIVA checkpoint"):
         return document, tensors
     document = dict(document)

@@ -1,26 +1,37 @@
-"""From samples to codes and from codes to a mixture: the two halves of Algorithm 1 between epochs of the VAE."""
+"""From samples to codes and back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diva.data import ArrayBatches, PartOfSource, Samples, Scaling
-from diva.mixture.gaussian import make_family
-from diva.mixture.laps import MixtureFit, fit_mixture
-from diva.mixture.moves import Move
-from diva.mixture.prior import MixturePrior
-from diva.mixture.standardize import Frame, FramedBatches, measure
-from diva.mixture.state import MixtureState
-from diva.networks.vae import VAE
-from diva.training.augmentation import Views
+from diva.data import PartOfSource, Samples, Scaling
+from diva.training.augmentation import Augmentation
 
 ENCODE_ROWS = 512
+
+
+class AutoEncoder(Protocol):
+    """Networks that give codes and take them: a VAE gives mean and log variance of a code, others the code alone."""
+
+    training: bool
+
+    def encode(self, x: Tensor) -> tuple[Tensor, Tensor] | Tensor:
+        """Codes of network input."""
+        ...
+
+    def decode(self, z: Tensor) -> Tensor:
+        """Network input that codes stand for."""
+        ...
+
+    def train(self, mode: bool = True) -> Any:
+        """Switch between training and evaluation."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,7 @@ class Codes:
     Attributes
     ----------
     mean, log_var : Tensor of shape (n, D)
+        An encoder without variances gives a ``log_var`` of shape (n, 0).
     """
 
     mean: Tensor
@@ -42,33 +54,40 @@ class Codes:
 
 @torch.no_grad()
 def encode(
-    vae: VAE, samples: Samples, device: torch.device, views: Views | None = None, generator: torch.Generator | None = None
+    network: AutoEncoder,
+    samples: Samples,
+    device: torch.device,
+    augmentation: Augmentation | None = None,
+    generator: torch.Generator | None = None,
 ) -> Codes:
-    """Encode all samples, or a view of each, with the encoder at rest.
+    """Encode all samples, or an augmented view of each, in eval mode.
 
-    In eval mode batch norm uses its running statistics, so a code does not depend on who else is in the batch.
+    Batch norm then uses its running statistics, so that a code does not depend on who else is in the batch.
     """
-    was_training = vae.training
-    vae.eval()
+    was_training = network.training
+    network.train(False)
     n, mean, log_var = len(samples), torch.empty(0), torch.empty(0)
     try:
         for index in torch.split(torch.arange(len(samples)), ENCODE_ROWS):
             x = samples.take(index).to(device)
-            if views is not None and generator is not None:
-                x = views(x, generator)
-            part = vae.encode(x)
+            if augmentation is not None and generator is not None:
+                x = augmentation(x, generator)
+            part = network.encode(x)
+            part = part if isinstance(part, tuple) else (part, part[:, :0])
             if index[0] == 0:  # room for all at once: many small pieces among large ones tear memory to shreds
                 mean, log_var = (torch.empty(n, *values.shape[1:], dtype=values.dtype) for values in part)
             mean[index], log_var[index] = (values.cpu() for values in part)
     finally:
-        vae.train(was_training)
+        network.train(was_training)
     return Codes(mean, log_var)
 
 
 @torch.no_grad()
-def decode(vae: VAE, z: Tensor, scaling: Scaling, item_shape: tuple[int, ...], device: torch.device) -> NDArray[np.float32]:
+def decode(
+    network: AutoEncoder, z: Tensor, scaling: Scaling, item_shape: tuple[int, ...], device: torch.device
+) -> NDArray[np.float32]:
     """Samples that codes (n, D) stand for, in the units of the data."""
-    parts = [scaling.to_raw(vae.decode(part.to(device)), item_shape) for part in torch.split(z, 512)]
+    parts = [scaling.to_raw(network.decode(part.to(device)), item_shape) for part in torch.split(z, ENCODE_ROWS)]
     return np.concatenate(parts)
 
 
@@ -77,32 +96,3 @@ def subset(samples: Samples, n_samples: int, rng: np.random.Generator) -> Sample
     if len(samples) <= n_samples:
         return samples
     return replace(samples, source=PartOfSource(samples.source, np.sort(rng.choice(len(samples), n_samples, replace=False))))
-
-
-def start_mixture(
-    z: Tensor, covariance_type: str, concentration: float, covariance_scale: float, first_id: int = 0
-) -> MixturePrior:
-    """One component at the middle of some codes, in their own frame: K = 1."""
-    frame = measure(ArrayBatches(z.numpy())).frame
-    zeros = torch.zeros(z.shape[1], dtype=torch.float64)
-    family = make_family(covariance_type, m0=zeros, variance=zeros + covariance_scale)
-    return MixturePrior(MixtureState.start(family, concentration, first_id), frame)
-
-
-def update_mixture(
-    prior: MixturePrior, z: Tensor, moves: Sequence[Move], max_laps: int, rng: np.random.Generator
-) -> tuple[MixturePrior, MixtureFit]:
-    """Go on with a mixture on new codes of the same samples: its components are where it starts, its old data are forgotten."""
-    fit = fit_mixture(
-        framed(z, prior.frame),
-        prior.mixture.forgetting_data(),
-        rng,
-        moves=moves,
-        max_laps=max_laps,
-    )
-    return MixturePrior(fit.state.with_memo_as_past(), prior.frame, prior.assignment), fit
-
-
-def framed(z: Tensor, frame: Frame) -> FramedBatches:
-    """Codes as batches a mixture can visit."""
-    return FramedBatches(ArrayBatches(z.numpy()), frame, torch.device("cpu"))

@@ -158,7 +158,7 @@ def train_epoch(
 
 
 def shuffled_batches(n_samples: int, batch_size: int, generator: torch.Generator) -> Sequence[Tensor]:
-    """All samples in random order, cut into batches of nearly equal size, at least 2, so that none is too small for batch norm."""
+    """All samples in random order, in batches of nearly equal size, at least 2, so that none is too small for batch norm."""
     order = torch.randperm(n_samples, generator=generator)
     return order.tensor_split(max(1, min(math.ceil(n_samples / batch_size), n_samples // 2)))
 

@@ -1,10 +1,10 @@
 """Replay: what stands in for data that are gone, so that networks can go on learning without forgetting them.
 
-Generative replay (Shin et al. 2017): the mixture's statistics remember where the codes of old samples are; draws of it, decoded,
-remind the decoder. The encoder needs real samples, which are gone, and decoded ones do not do: it tells them apart by their
-sharpness. But how far old codes move when the last layer of the encoder changes is known from the second moments of the features
-that this layer saw, and those add up over batches like all statistics here. So the layers below are frozen, the last one learns,
-and there is a penalty on the drift of old codes, as on that of weights in Kirkpatrick et al. (2017).
+Generative replay (Shin et al. 2017): the mixture's statistics remember where the codes of old samples are; draws of it,
+decoded, remind the decoder. The encoder needs real samples, which are gone, and decoded ones do not do: it tells them apart by
+their sharpness. But how far old codes move when the last layer of the encoder changes is known from the second moments of the
+features that this layer saw, and those add up over batches like all statistics here. So the layers below are frozen, the last
+one learns, and there is a penalty on the drift of old codes, as on that of weights in Kirkpatrick et al. (2017).
 
 Experience replay keeps a few real samples in a reservoir instead.
 """
@@ -282,7 +282,9 @@ def draw_replay(
     return GenerativeReplay(mixture, z, x, drift)
 
 
-def remember(vae: VAE, mixture: MixtureModel, samples: Samples, mass: float, device: torch.device, *, gone: bool) -> PastSamples:
+def remember(
+    vae: VAE, mixture: MixtureModel, samples: Samples, mass: float, device: torch.device, *, gone: bool
+) -> PastSamples:
     """Where the model as it was puts samples that stand for all it has seen."""
     codes = encode(vae, samples, device)
     components = mixture.predict(codes.mean.numpy(), "component")

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from diva.runs.archive import Archive, parts_with
 from diva.runs.records import record_from_plain
-
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +70,7 @@ class TrainState:
     Attributes
     ----------
     network : nn.Module
+        Has ``encode`` and ``decode``.
     optimizer : torch.optim.Optimizer
     generator, rng
         All chance: torch's for networks and augmentation, numpy's for everything else.
@@ -89,7 +89,7 @@ class TrainState:
         When training began in this process; not archived.
     """
 
-    network: nn.Module
+    network: Any
     optimizer: torch.optim.Optimizer
     generator: torch.Generator
     rng: np.random.Generator
@@ -140,7 +140,6 @@ class TrainState:
         self.best_score = -math.inf if document["best_bound"] is None else float(document["best_bound"])
         self.history = [record_from_plain(EpochRecord, r) for r in document["history"]]
         self.buffers = parts_with(tensors, "buffer.")
-
 
     def _restore_optimizer(self, plain: Any) -> None:
         """An optimizer like the archived one, which may have followed another."""
