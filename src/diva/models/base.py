@@ -489,7 +489,8 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     def _identity(self, config: TrainingConfig, samples: Samples, validation: Samples | None) -> RunIdentity:
         params = {name: value for name, value in self._plain_params().items() if name not in WATCHING}
-        about = {"version": __version__, "model": type(self).__name__, "params": params, "config": config.to_plain()}
+        own = [name for name, value in params.items() if value is None and getattr(self, name) is not None]  # not plain
+        about = {"version": __version__, "model": type(self).__name__, "params": params, "config": config.to_plain(), "own": own}
         held_out = "" if validation is None else fingerprint(validation.source)
         return RunIdentity(about, fingerprint(samples.source) + held_out)
 

@@ -41,11 +41,14 @@ def upgraded_run_config(config: Document) -> Document:
     """The configuration in the folder of a run."""
     if "recipe" not in config:
         return config
-    upgraded = dict(config)
-    own = upgraded.pop("own augmentation")
-    upgraded["config"] = _config(upgraded.pop("recipe"), config["params"], own)
-    upgraded["params"] = upgraded_params(config["params"])
-    return upgraded
+    networks, augmentation = config["own encoder and decoder"], config["own augmentation"]
+    return {
+        "version": config["version"],
+        "model": "DIVA",
+        "params": upgraded_params(config["params"]),
+        "config": _config(config["recipe"], config["params"], augmentation),
+        "own": [*(["encoder", "decoder"] if networks else []), *(["augmentation"] if augmentation else [])],
+    }
 
 
 def upgraded_params(params: Document) -> Document:
