@@ -76,9 +76,9 @@ def of_mixture(model, X):
 
 def of_diva(model, X):
     found = of_clusters(model)
-    found |= {name: digest(getattr(model.mixture_, name)) for name in ("weights_", "means_", "covariances_")}
+    found |= {f"{name}_": digest(getattr(model.mixture_, name)) for name in ("weights", "means", "covariances")}
     weights = {name: digest(value.numpy()) for name, value in model.vae_.state_dict().items()}
-    found |= {"elbo": float(model.mixture_.elbo_).hex(), "weights": weights}
+    found |= {"elbo": float(model.mixture_.elbo).hex(), "weights": weights}
     found["epochs"] = [
         [r.n_components, *(float(v).hex() for v in (r.loss, r.reconstruction, r.kl, r.bound))] for r in model.history_
     ]

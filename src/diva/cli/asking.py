@@ -111,7 +111,7 @@ def noted_image_size(run: Path, source: str) -> tuple[int, int] | None:
 
 def _write_predictions(model: DIVA, data: OpenedData, out: Path) -> tuple[NDArray[np.int64], int]:
     clusters, n_novel = [], 0
-    groups = model.mixture_._groups(None)
+    groups = model.mixture_.cluster_of_component()
     with TableWriter(out) as table:
         for start in range(0, len(data.source), PREDICTED_AT_ONCE):
             index = np.arange(start, min(start + PREDICTED_AT_ONCE, len(data.source)))

@@ -158,7 +158,7 @@ def summary(model: DIVA, snapshot: Snapshot, run: str, report: str | None) -> di
             {
                 "cluster": number,
                 "size": int(size),
-                "components": int((model.mixture_._groups(None) == number).sum()),
+                "components": int((model.mixture_.cluster_of_component() == number).sum()),
                 "confidence": round(float(confidence), 4),
                 **_mostly(snapshot, number),
             }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,6 +44,7 @@ class GaussianFamily(ABC):
     m0: Tensor
     kappa0: float
     nu0: float
+    covariance_type: ClassVar[str]
 
     @property
     def dim(self) -> int:
@@ -111,6 +112,7 @@ class NormalGamma(GaussianFamily):
     """  # noqa: D205
 
     beta0: Tensor  # (D,)
+    covariance_type = "diag"
 
     @property
     def n_features(self) -> int:  # noqa: D102
@@ -174,6 +176,7 @@ class NormalWishart(GaussianFamily):
     r"""Full covariance: :math:`\Lambda \sim Wishart(\Psi^{-1}, \nu), \mu|\Lambda \sim N(m, (\kappa\Lambda)^{-1})`."""
 
     psi0: Tensor  # (D, D)
+    covariance_type = "full"
 
     @property
     def n_features(self) -> int:  # noqa: D102

@@ -1,41 +1,18 @@
-"""What a VAE sees of its prior: something with a ``kl``."""
+"""A fitted mixture as the prior of codes: something with a ``kl``."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from diva.mixture.gaussian import LOG_2PI, Linear
-from diva.mixture.standardize import Frame
+from diva.mixture.standardize import Standardization
 from diva.mixture.state import MixtureState
-
-
-class LatentPrior(Protocol):
-    """A prior over codes."""
-
-    def kl(self, q_mean: Tensor, q_log_var: Tensor, at: Tensor) -> Tensor:
-        """Kullback–Leibler divergence of each q(z|x) from the prior, (n,).
-
-        Parameters
-        ----------
-        q_mean, q_log_var : Tensor of shape (n, D)
-        at : Tensor of shape (n, D)
-            Codes by which a mixture decides who belongs to what: the sampled ones in the paper, those of clean samples else.
-        """
-        ...
-
-
-@dataclass(frozen=True)
-class StandardNormal:
-    """N(0, I): before there is a mixture."""
-
-    def kl(self, q_mean: Tensor, q_log_var: Tensor, at: Tensor) -> Tensor:  # noqa: D102
-        return 0.5 * (q_mean**2 + q_log_var.exp() - 1.0 - q_log_var).sum(1)
 
 
 @dataclass(frozen=True)
@@ -45,14 +22,14 @@ class MixturePrior:
     Attributes
     ----------
     mixture : MixtureState
-    frame : Frame
+    standardization : Standardization
         The coordinates in which the mixture lives; a KL divergence does not depend on them.
     assignment : {"soft", "hard"}
         Weigh the components by their responsibilities (equation 10), or take the most probable one (equation 9).
     """
 
     mixture: MixtureState
-    frame: Frame
+    standardization: Standardization
     assignment: Literal["soft", "hard"] = "soft"
 
     def kl(self, q_mean: Tensor, q_log_var: Tensor, at: Tensor) -> Tensor:  # noqa: D102
@@ -68,8 +45,8 @@ class MixturePrior:
         The expected features of z under q are those of its mean, with the variance added to the squares; the log density of
         a component is linear in them.
         """
-        mean, spread = self._enter(q_mean), q_log_var.exp() / self._unit(q_log_var) ** 2
-        log_var = q_log_var - 2.0 * self._unit(q_log_var).log()
+        mean, spread = self.standardization.points(q_mean), q_log_var.exp() / self._scale(q_log_var) ** 2
+        log_var = q_log_var - 2.0 * self._scale(q_log_var).log()
         neg_entropy = -0.5 * (1.0 + LOG_2PI + log_var).sum(1, keepdim=True)
         features = self.mixture.family.expected_features(mean, spread)
         coef, offset = self._coefficients(features)
@@ -77,11 +54,11 @@ class MixturePrior:
 
     def responsibilities(self, z: Tensor) -> Tensor:
         """Probability of each component for each code, (n, K)."""
-        return self.mixture.posterior.responsibilities(self._enter(z).double()).to(z.dtype)
+        return self.mixture.posterior.responsibilities(self.standardization.points(z).double()).to(z.dtype)
 
     def log_scores(self, z: Tensor) -> Tensor:
         """Unnormalized log responsibilities, (n, K); gradients pass."""
-        return self.mixture.posterior.log_scores(self.mixture.family.features(self._enter(z)))
+        return self.mixture.posterior.log_scores(self.mixture.family.features(self.standardization.points(z)))
 
     @cached_property
     def _plug_in(self) -> Linear:
@@ -91,8 +68,5 @@ class MixturePrior:
         coef, offset = self._plug_in
         return Linear(coef.to(like), offset.to(like))
 
-    def _unit(self, like: Tensor) -> Tensor:
-        return self.frame.unit.to(like)
-
-    def _enter(self, z: Tensor) -> Tensor:
-        return (z - self.frame.origin.to(z)) / self._unit(z)
+    def _scale(self, like: Tensor) -> Tensor:
+        return self.standardization.scale.to(like)

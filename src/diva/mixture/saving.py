@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from diva.mixture.gaussian import GaussianFamily, NormalGamma, NormalWishart
-from diva.mixture.standardize import Frame
+from diva.mixture.standardize import Standardization
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
-
-Record = TypeVar("Record")
 
 _STATS = ("counts", "sum_z", "sum_zz", "entropy")
 
 
-def mixture_to_archive(state: MixtureState, frame: Frame) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def mixture_to_archive(state: MixtureState, standardization: Standardization) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Take apart a state whose data are past."""
     family = state.family
     spread = family.beta0 if isinstance(family, NormalGamma) else family.psi0  # type: ignore[attr-defined]
     document = {
-        "family": "diag" if isinstance(family, NormalGamma) else "full",
+        "family": family.covariance_type,
         "alpha": state.alpha,
         "kappa0": family.kappa0,
         "nu0": family.nu0,
@@ -31,13 +29,14 @@ def mixture_to_archive(state: MixtureState, frame: Frame) -> tuple[dict[str, Any
         "next_id": state.next_id,
     }
     tensors = {f"past.{name}": getattr(state.past, name) for name in _STATS}
-    tensors |= {"prior.mean": family.m0, "prior.spread": spread, "frame.origin": frame.origin, "frame.unit": frame.unit}
+    tensors |= {"prior.mean": family.m0, "prior.spread": spread}
+    tensors |= {"frame.origin": standardization.mean, "frame.unit": standardization.scale}
     return document, tensors
 
 
 def mixture_from_archive(
     document: Mapping[str, Any], tensors: Mapping[str, Tensor], device: torch.device
-) -> tuple[MixtureState, Frame]:
+) -> tuple[MixtureState, Standardization]:
     """Put a state together again, checking that its parts fit; raises KeyError, TypeError or ValueError if not."""
     ids, next_id = tuple(document["ids"]), document["next_id"]
     if not all(type(i) is int for i in (*ids, next_id)):
@@ -73,25 +72,4 @@ def mixture_from_archive(
     family: GaussianFamily = family_class(tensors["prior.mean"].to(device), kappa0, nu0, spread.to(device))
     past = SuffStats(*(tensors[f"past.{name}"] for name in _STATS)).to(device)
     state = MixtureState(family, alpha, past=past, memo=(), total=past, ids=ids, next_id=next_id)
-    return state, Frame(tensors["frame.origin"], tensors["frame.unit"])
-
-
-def record_from_plain(kind: type[Record], plain: Any) -> Record:
-    """Rebuild a record from JSON; raises TypeError or ValueError unless every field is there and of its type."""
-    types = get_type_hints(kind)
-    if not isinstance(plain, dict) or set(plain) != set(types):
-        raise ValueError(f"a record of kind {kind.__name__} should have the fields {sorted(types)}")
-    return kind(**{name: _checked(name, plain[name], expected) for name, expected in types.items()})
-
-
-def _checked(name: str, value: Any, expected: Any) -> Any:
-    if get_origin(expected) is tuple:
-        if not isinstance(value, list):
-            raise TypeError(f"{name} should be a list")
-        return tuple(_checked(name, v, get_args(expected)[0]) for v in value)
-    options = get_args(expected) or (expected,)  # int | None has two
-    if float in options and type(value) is int:
-        value = float(value)
-    if type(value) not in options:
-        raise TypeError(f"{name} should be {expected}, is {value!r}")
-    return value
+    return state, Standardization(tensors["frame.origin"], tensors["frame.unit"])

@@ -1,4 +1,4 @@
-"""Coordinates in which a mixture works: centred at the first data, one standard deviation long."""
+"""Coordinates in which a mixture works: the first data less their mean, in units of their standard deviation."""
 
 from __future__ import annotations
 
@@ -18,80 +18,84 @@ MEASURE_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
-class Frame:
-    """An origin and a unit for every feature, fixed at the first fit and saved with the model.
+class Standardization:
+    """Mean and scale of every feature, fixed at the first fit and saved with the model.
 
-    Raw second moments cancel: at mean 1e3 and standard deviation 0.1, float32 reports a variance of 1.4 instead of 0.01. In
-    this frame they do not, and the scale of the data drops out of every other computation.
+    Raw second moments cancel: at mean 1e3 and standard deviation 0.1, float32 reports a variance of 1.4 instead of 0.01. Those
+    of standardized data do not, and the scale of the data drops out of every other computation.
 
     Attributes
     ----------
-    origin, unit : Tensor of shape (D,), float64
+    mean, scale : Tensor of shape (D,), float64
     """
 
-    origin: Tensor
-    unit: Tensor
+    mean: Tensor
+    scale: Tensor
 
     @property
     def log_volume(self) -> float:
-        """Log of the volume of the unit cell: densities per unit are this much larger than densities of the data."""
-        return float(self.unit.log().sum())
+        """Log of the product of the scales: log densities of standardized data are larger by this."""
+        return float(self.scale.log().sum())
 
     @property
     def is_wide(self) -> bool:
         """Whether differences of float32 numbers could overflow."""
-        return bool((self.unit > 1e30).any())
+        return bool((self.scale > 1e30).any())
 
-    def enter(self, rows: Rows, device: torch.device) -> tuple[Tensor, Tensor | None]:
-        """Bring rows into the frame; float32 stays float32.
+    def apply(self, rows: Rows, device: torch.device) -> tuple[Tensor, Tensor | None]:
+        """Standardize rows; float32 stays float32.
 
         Raises
         ------
         ValueError
             If the rows are of another width, or not finite.
         """
-        if rows.values.shape[1] != len(self.origin):
-            raise ValueError(f"X has {rows.values.shape[1]} features, but DPMixture is expecting {len(self.origin)} features.")
+        if rows.values.shape[1] != len(self.mean):
+            raise ValueError(f"X has {rows.values.shape[1]} features, but DPMixture is expecting {len(self.mean)} features.")
         x = torch.from_numpy(_plain(rows.values)).to(device)
         if not bool(torch.isfinite(x.sum())):  # one cheap pass; a sum may also overflow
             _check_finite(rows)
         if self.is_wide:
             x = x.double()
-        # subtracting first is exact where x is near the origin; the origin of float32 data is a float32 number
-        z = (x - self.origin.to(device, x.dtype)) / self.unit.to(device, x.dtype)
+        # subtracting first is exact where x is near the mean; the mean of float32 data is a float32 number
+        z = (x - self.mean.to(device, x.dtype)) / self.scale.to(device, x.dtype)
         weights = None if rows.weights is None else torch.from_numpy(np.array(rows.weights)).to(device)
         return z.clamp_(-FARTHEST, FARTHEST), weights
 
-    def leave(self, z: Tensor) -> Tensor:
-        """Bring points of the frame back to where the data live."""
-        return z.cpu() * self.unit + self.origin
+    def points(self, z: Tensor) -> Tensor:
+        """Standardize points (n, D) as they are, however far out; gradients pass."""
+        return (z - self.mean.to(z)) / self.scale.to(z)
+
+    def undo(self, z: Tensor) -> Tensor:
+        """Bring standardized points back to where the data live."""
+        return z.cpu() * self.scale + self.mean
 
 
 @dataclass(frozen=True)
-class FramedBlock:
-    """One batch, seen in a frame."""
+class StandardizedBlock:
+    """One batch, standardized."""
 
     rows: Rows
-    frame: Frame
+    standardization: Standardization
     device: torch.device
 
     def chunks(self, n_rows: int) -> Iterator[tuple[Tensor, Tensor | None]]:
         """Yield codes and weights."""
         for piece in self.rows.pieces(n_rows):
-            yield self.frame.enter(piece, self.device)
+            yield self.standardization.apply(piece, self.device)
 
 
 @dataclass(frozen=True)
-class FramedBatches:
-    """Batches of a source, seen in a frame; iterable again and again if the source is."""
+class StandardizedBatches:
+    """Batches of a source, standardized; iterable again and again if the source is."""
 
     source: Iterable[Rows]
-    frame: Frame
+    standardization: Standardization
     device: torch.device
 
-    def __iter__(self) -> Iterator[FramedBlock]:
+    def __iter__(self) -> Iterator[StandardizedBlock]:
         for rows in self.source:
-            yield FramedBlock(rows, self.frame, self.device)
+            yield StandardizedBlock(rows, self.standardization, self.device)
 
 
 @dataclass(frozen=True)
@@ -100,20 +104,20 @@ class Measurement:
 
     Attributes
     ----------
-    frame : Frame
+    standardization : Standardization
     n_rows : int
     lowest, highest : ndarray of shape (D,)
     """
 
-    frame: Frame
+    standardization: Standardization
     n_rows: int
     lowest: np.ndarray
     highest: np.ndarray
 
-    def check_within_reach_of(self, frame: Frame) -> None:
-        """Raise ValueError if the data lie so far outside another frame that their squares would be lost."""
-        origin, unit = frame.origin.numpy(), frame.unit.numpy()
-        distance = np.maximum(np.abs(self.lowest - origin), np.abs(self.highest - origin)) / unit
+    def check_within_reach_of(self, other: Standardization) -> None:
+        """Raise ValueError if the data lie so far from those of another that their squares would be lost."""
+        mean, scale = other.mean.numpy(), other.scale.numpy()
+        distance = np.maximum(np.abs(self.lowest - mean), np.abs(self.highest - mean)) / scale
         if distance.max() > FARTHEST:
             raise ValueError(
                 f"Feature {distance.argmax()} of the new data lies up to {distance.max():.1g} standard deviations of the first "
@@ -122,7 +126,7 @@ class Measurement:
 
 
 def measure(source: Iterable[Rows]) -> Measurement:
-    """Find the frame of some data, in one pass and float64.
+    """Find mean, scale and range of some data, in one pass and float64.
 
     Raises
     ------
@@ -156,17 +160,17 @@ def measure(source: Iterable[Rows]) -> Measurement:
     if not 0.0 < mass < HEAVIEST:
         raise ValueError(f"Expected sample weights with a positive sum below {HEAVIEST:g}, got {mass:g}. Rescale them.")
     with np.errstate(over="ignore", invalid="ignore"):
-        unit = np.sqrt(m2 / mass)
-    if not (np.isfinite(unit).all() and np.isfinite(mean).all()):
-        worst = int(np.argmin(np.isfinite(unit) & np.isfinite(mean)))
+        scale = np.sqrt(m2 / mass)
+    if not (np.isfinite(scale).all() and np.isfinite(mean).all()):
+        worst = int(np.argmin(np.isfinite(scale) & np.isfinite(mean)))
         raise ValueError(
             f"Feature {worst} holds numbers too large to square in float64. Rescale the data, for example by their maximum."
         )
     # what a column of equal numbers can still deviate by rounding is no spread: such a column tells nothing
     smallest = 1e-35 if single else 1e-150  # below, squares or their quotients would vanish
-    unit[unit <= 10 * np.finfo(np.float64).eps * np.abs(mean) + smallest] = 1.0
-    origin = mean.astype(np.float32).astype(np.float64) if single else mean
-    return Measurement(Frame(torch.from_numpy(origin), torch.from_numpy(unit)), n_rows, lowest, highest)
+    scale[scale <= 10 * np.finfo(np.float64).eps * np.abs(mean) + smallest] = 1.0
+    mean = mean.astype(np.float32).astype(np.float64) if single else mean
+    return Measurement(Standardization(torch.from_numpy(mean), torch.from_numpy(scale)), n_rows, lowest, highest)
 
 
 def _plain(values: np.ndarray) -> np.ndarray:

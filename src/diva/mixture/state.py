@@ -124,10 +124,10 @@ class MixtureState:
             ids=tuple(self.ids[i] for i in order.tolist()),
         )
 
-    def part(self, positions: Sequence[int], next_id: int) -> MixtureState:
-        """Some of the components, with all they have seen; the next to be born is named ``next_id``."""
+    def part(self, positions: Sequence[int]) -> MixtureState:
+        """Some of the components, with all they have seen."""
         past = self.total[positions]
-        return replace(self, past=past, memo=(), total=past, ids=tuple(self.ids[k] for k in positions), next_id=next_id)
+        return replace(self, past=past, memo=(), total=past, ids=tuple(self.ids[k] for k in positions))
 
     def forgetting_data(self) -> MixtureState:
         """Keep the components, drop all data: for codes that a changed encoder made obsolete."""

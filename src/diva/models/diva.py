@@ -26,9 +26,8 @@ from diva.data.opening import check_range, check_shape, open_samples, scaling_fo
 from diva.data.preparation import Preparation, PreparedSource, fit_preparation
 from diva.data.samples import FARTHEST
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
-from diva.mixture.estimator import DPMixture, Level
+from diva.mixture.model import Level, MixtureModel, check_component_labels
 from diva.mixture.moves import MoveRecord
-from diva.mixture.saving import record_from_plain
 from diva.models.building import (
     RECIPE_PARAMETERS,
     flushed_denormals,
@@ -56,10 +55,10 @@ from diva.models.recipes import Recipe, recipe_from_plain
 from diva.models.stream_memory import BIRTH_SHARE, MOST_BATCHES, BatchRecord, Stream, Verdict, Window
 from diva.networks.vae import VAE
 from diva.partition.grouping import Hierarchy
-from diva.runs.archive import Archive, write_archive
+from diva.runs.archive import Archive, record_from_plain, write_archive
 from diva.runs.folder import RunFolder, fingerprint, learner_from_archive, parts_with
 from diva.training.augmentation import Views
-from diva.training.clustering import teach
+from diva.training.clustering import refresh_pseudo_labels
 from diva.training.encode import Codes, decode, encode, subset
 from diva.training.loop import Course, EpochRecord, Learner, fit_epochs
 from diva.training.replay import Memory, Reservoir, can_rest, last_layer
@@ -168,7 +167,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     component_labels_ : ndarray of shape (n_samples,)
         Component of the mixture, the fine level.
     n_clusters_, n_components_ : int
-    mixture_ : DPMixture
+    mixture_ : MixtureModel
         The mixture of the codes.
     vae_ : VAE
     hierarchy_ : Hierarchy or None
@@ -200,7 +199,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
     (200, 16)
     """
 
-    mixture_: DPMixture
+    mixture_: MixtureModel
     vae_: VAE
     _scaling: Scaling
     _item_shape: tuple[int, ...]
@@ -336,7 +335,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             else:
                 self.recipe_ = recipe = make_recipe(self, self._scaling.is_image).for_samples(len(samples))
                 views = make_views(self, recipe, samples)
-                course = Course(recipe, samples, held_out, views, self._device(), self.early_stopping, teach)
+                course = Course(recipe, samples, held_out, views, self._device(), self.early_stopping, refresh_pseudo_labels)
             with folder.locked() if folder else nullcontext():  # after all that can be wrong with parameters and data
                 learner = make_further_learner(self, course) if goes_on else make_learner(self, course)
                 if folder is not None:
@@ -385,7 +384,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
             else:
                 before = self.mixture_
                 clean, self.mixture_ = place(self, samples, births=float(novel.mean()) >= BIRTH_SHARE)
-                self.lineage_ = [*self._training_lineage, *self.mixture_.lineage_]
+                self.lineage_ = [*self._training_lineage, *self.mixture_.lineage]
                 self._publish(clean)
             self._stream = replace(self._stream, window=Window.empty(), anchor=None)
             if not learns and self.adapt == "auto" and verdict == "wait":
@@ -493,7 +492,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         self._variance = learner.variance
         self._training_lineage = learner.lineage
         self.history_ = learner.history
-        self.lineage_ = [*learner.lineage, *self.mixture_.lineage_]
+        self.lineage_ = [*learner.lineage, *self.mixture_.lineage]
         self._publish(clean[:n_own])
 
     def _publish(self, clean: torch.Tensor) -> None:
@@ -502,13 +501,13 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _set_labels(self, component_labels: NDArray[np.int64]) -> None:
         mixture = self.mixture_
-        self.hierarchy_: Hierarchy | None = mixture.hierarchy_
-        self.n_components_ = mixture.n_components_
-        self.n_clusters_ = mixture.n_clusters_
-        self.component_ids_, self.cluster_ids_ = mixture.component_ids_, mixture.cluster_ids_
-        self.cluster_lineage_ = mixture.cluster_lineage_
+        self.hierarchy_: Hierarchy | None = mixture.hierarchy
+        self.n_components_ = mixture.n_components
+        self.n_clusters_ = mixture.n_clusters
+        self.component_ids_, self.cluster_ids_ = mixture.component_ids, mixture.cluster_ids
+        self.cluster_lineage_ = list(mixture.cluster_lineage)
         self.component_labels_ = component_labels
-        self.labels_ = mixture._names(None)[component_labels]
+        self.labels_ = mixture.label_of_component()[component_labels]
 
     # --- using
 
@@ -632,9 +631,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         check_is_fitted(self)
         if random_state is None:
             random_state = self.random_state
-        codes, labels = self.mixture_.sample(
-            n_samples, component=component, cluster=cluster, random_state=check_random_state(random_state)
-        )
+        codes, labels = self.mixture_.sample(n_samples, check_random_state(random_state), component=component, cluster=cluster)
         return self._decode(codes), labels
 
     # --- files
@@ -645,7 +642,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         Networks of your own are not written, only their weights: pass them to ``load``.
         """
         check_is_fitted(self)
-        mixture, mixture_tensors = self.mixture_._to_archive()
+        mixture, mixture_tensors = self.mixture_.to_archive()
         params = self.get_params(deep=False)
         document = {
             "params": {name: plain_param(value) for name, value in params.items()} | {"callbacks": []},
@@ -722,8 +719,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         model.vae_ = make_vae(model, model.recipe_, model._scaling.input_shape)
         model.vae_.load_state_dict(parts_with(tensors, "vae."))
         model.vae_.to(model._device()).eval()
-        model.mixture_ = DPMixture._from_archive(Archive("DPMixture", document["mixture"], parts_with(tensors, "mixture.")))
-        if model.mixture_.n_features_in_ != model.recipe_.latent_dim:
+        model.mixture_ = MixtureModel.from_archive(document["mixture"], parts_with(tensors, "mixture."))
+        if model.mixture_.n_features != model.recipe_.latent_dim:
             raise ValueError("mixture and encoder have codes of different length")
         model.novelty_threshold_ = float(document["novelty_threshold"])
         kept_shape = model._item_shape if model._preparation is None else model._scaling.input_shape
@@ -734,14 +731,9 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         model.batches_ = list(model._stream.records)
         model.history_ = [record_from_plain(EpochRecord, r) for r in document["history"]]
         model._training_lineage = [record_from_plain(MoveRecord, r) for r in document["training_lineage"]]
-        model.lineage_ = [*model._training_lineage, *model.mixture_.lineage_]
+        model.lineage_ = [*model._training_lineage, *model.mixture_.lineage]
         labels = tensors["component_labels"].numpy()
-        if (
-            labels.dtype != np.int64
-            or labels.ndim != 1
-            or (labels.size and not 0 <= labels.min() <= labels.max() < model.mixture_.n_components_)
-        ):
-            raise ValueError("labels name components that do not exist")
+        check_component_labels(labels, model.mixture_.n_components)
         model._set_labels(labels)
         return model
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,28 +12,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.data import ArraySource, JoinedSource, PartOfSource, Samples
-from diva.mixture.estimator import Carried, DPMixture
+from diva.mixture.fitting import continue_fit
+from diva.mixture.model import Draws, MixtureModel
 from diva.mixture.moves import MoveRecord
 from diva.mixture.prior import MixturePrior
+from diva.mixture.warm_start import WarmStart
 from diva.models.building import make_learner, make_views, seed_of
 from diva.models.novelty import Doubt, familiarity
 from diva.partition.grouping import Walk, neighbour_walk
+from diva.partition.matching import Naming
 from diva.training.clustering import (
     DRAWS_EACH,
+    continue_within_clusters,
     extend_clusters,
-    fill_clusters,
-    fill_more,
+    extend_partition,
     find_clusters,
-    find_more,
-    go_on,
-    new_mixture,
-    see,
-    teach,
-    with_static,
+    refit_within_clusters,
+    refresh_pseudo_labels,
 )
 from diva.training.encode import Codes, decode, encode
+from diva.training.ensemble import mixture_options
 from diva.training.loop import Course, Learner
 from diva.training.replay import Memory, Moments, Rehearsal, can_rest, let_rest, measure_moments, recall, remember, repeated
+from diva.training.view_codes import encode_views, with_stationary
 
 if TYPE_CHECKING:
     from diva.models.diva import DIVA
@@ -68,7 +69,7 @@ def course_with_new(model: DIVA, samples: Samples) -> tuple[Course, Memory | Non
         return _with_reservoir(model, course, mass, rng)
     assert stream.moments is not None
     assert stream.code_variance is not None
-    before = (stream.anchor or model.mixture_)._naming_from(model.mixture_._state.next_id)
+    before = (stream.anchor or model.mixture_).with_next_id(model.mixture_.state.next_id)
     shape = samples.source.item_shape
     recalled = recall(
         model.vae_, before, stream.moments, stream.code_variance, samples.scaling, shape, mass, course.device, rng
@@ -79,7 +80,7 @@ def course_with_new(model: DIVA, samples: Samples) -> tuple[Course, Memory | Non
 def _course(model: DIVA, samples: Samples, held_out: Samples | None) -> Course:
     recipe = model.recipe_.going_on(model.further_epochs)
     views = make_views(model, recipe, samples)
-    return Course(recipe, samples, held_out, views, model._device(), model.early_stopping, teach)
+    return Course(recipe, samples, held_out, views, model._device(), model.early_stopping, refresh_pseudo_labels)
 
 
 def _with_reservoir(model: DIVA, course: Course, mass: float, rng: np.random.Generator) -> tuple[Course, Memory]:
@@ -89,7 +90,7 @@ def _with_reservoir(model: DIVA, course: Course, mass: float, rng: np.random.Gen
     """
     fresh, reservoir = course.samples, model._stream.reservoir
     if not (model.replay == "reservoir" and len(reservoir)):
-        z = torch.from_numpy(model.mixture_._draw_each(DRAWS_EACH, rng)[0]).float()
+        z = torch.from_numpy(model.mixture_.draw_each(DRAWS_EACH, rng).codes).float()
         values = decode(model.vae_, z, fresh.scaling, fresh.source.item_shape, course.device)
         drawn = replace(fresh, source=ArraySource(values))
         return course, remember(model.vae_, model.mixture_, drawn, mass, course.device, gone=True)
@@ -118,22 +119,24 @@ def make_further_learner(model: DIVA, course: Course) -> Learner:
     learner.variance = model._variance
     learner.epoch, learner.history = len(model.history_), list(model.history_)
     learner.lineage = list(model.lineage_)
-    learner.next_component_id, learner.goes_on = before._state.next_id, True
+    learner.next_component_id, learner.goes_on = before.state.next_id, True
     if not course.recipe.final_refit:  # the prior is the mixture, and stays it
-        learner.prior = MixturePrior(before._state, before._frame, course.recipe.assignment)
+        learner.prior = MixturePrior(before.state, before.standardization, course.recipe.assignment)
     return learner
 
 
 # --- the mixture that is left
 
 
-def last_mixture(learner: Learner, course: Course, before: DPMixture | None, memory: Memory | None) -> tuple[Tensor, DPMixture]:
+def last_mixture(
+    learner: Learner, course: Course, before: MixtureModel | None, memory: Memory | None
+) -> tuple[Tensor, MixtureModel]:
     """Codes of the samples of a course, and a mixture of them and of all that is remembered.
 
     Parameters
     ----------
     learner, course
-    before : DPMixture or None
+    before : MixtureModel or None
         The mixture of the fit before, after which clusters are named.
     memory : Memory or None
         Samples of the past: components are carried over and clusters keep their names by where these are now.
@@ -144,97 +147,92 @@ def last_mixture(learner: Learner, course: Course, before: DPMixture | None, mem
     prior = learner.prior
     if not course.recipe.final_refit and isinstance(prior, MixturePrior):
         clean = encode(learner.vae, course.samples, course.device).mean
-        mixture = new_mixture(learner, course)._adopt(prior.mixture, prior.frame, clean.numpy())
+        naming = Naming.first(prior.mixture.n_components)
+        mixture = MixtureModel(prior.mixture, prior.standardization, mixture_options(learner, course), naming)
     elif course.recall is not None:
-        codes = see(learner, course)
+        codes = encode_views(learner, course)
         clean = codes.clean
         if learner.teacher is None:
-            mixture = find_more(codes, learner, course, count_views=False)
+            mixture = extend_partition(codes, learner, course, count_views=False)
         else:
-            mixture = fill_more(codes, learner, course)
-        mixture.lineage_ = mixture.lineage_[len(course.recall.before.lineage_) :]  # the rest is the learner's already
+            mixture = continue_within_clusters(codes, learner, course)
+        own = mixture.lineage[len(course.recall.before.lineage) :]  # the rest is the learner's already
+        mixture = replace(mixture, lineage=own)
     else:
-        carried = weights = None
+        warm_start = weights = None
         if memory is not None and before is not None and moved is not None:
-            carried = Carried(moved, memory.components, memory.weights, before._state.ids, learner.next_component_id)
+            warm_start = WarmStart(moved, memory.components, memory.weights, before.state.ids, learner.next_component_id)
             if memory.gone:
                 fresh = fresh_samples(course)
                 course = replace(course, samples=replace(fresh, source=JoinedSource([fresh.source, memory.source])))
                 weights = np.concatenate([np.ones(len(fresh)), memory.weights])
-        codes = see(learner, course)
+        codes = encode_views(learner, course)
         clean = codes.clean
-        fitted = find_clusters if learner.teacher is None else fill_clusters
-        mixture = fitted(codes, learner, course, weights, carried)
+        fit = find_clusters if learner.teacher is None else refit_within_clusters
+        mixture = fit(codes, learner, course, weights, warm_start)
     if before is not None:
-        _keep_names(before, mixture, learner, course, memory, moved)
+        mixture = mixture.named_by(before, _remembered(before, learner, course, memory, moved))
         learner.lineage += _forgotten(before, mixture, learner.lineage)
     return clean, mixture
 
 
-def _keep_names(
-    before: DPMixture,
-    mixture: DPMixture,
-    learner: Learner,
-    course: Course,
-    memory: Memory | None,
-    moved: NDArray[np.float32] | None,
-) -> None:
-    """Name clusters after those before, by where remembered samples are now, and draws of what stays in place."""
-    where: list[tuple[NDArray[np.int64], NDArray[Any], NDArray[np.float64]]] = []
+def _remembered(
+    before: MixtureModel, learner: Learner, course: Course, memory: Memory | None, moved: NDArray[np.float32] | None
+) -> Draws:
+    """Where remembered samples are now, and draws of what stays in place, by their components before."""
+    parts: list[Draws] = []
     if memory is not None and moved is not None:
-        where.append((memory.components, moved, memory.weights))
+        parts.append(Draws(moved, memory.components, memory.weights))
     if course.recall is not None:
-        codes, _, weights = course.recall.before._draw_each(DRAWS_EACH, learner.rng)
-        where.append((before.predict(codes, level="component"), codes.astype(np.float32), weights))
-    components, codes, weights = (np.concatenate(parts) for parts in zip(*where, strict=True))
-    now = mixture._groups(None)[mixture.predict(codes, level="component")]
-    mixture._rename(before, before._groups(None)[components], now, weights)
+        codes, _, weights = course.recall.before.draw_each(DRAWS_EACH, learner.rng)
+        parts.append(Draws(codes.astype(np.float32), before.predict(codes, level="component"), weights))
+    return Draws(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 
-def _forgotten(before: DPMixture, after: DPMixture, lineage: Sequence[MoveRecord]) -> list[MoveRecord]:
+def _forgotten(before: MixtureModel, after: MixtureModel, lineage: Sequence[MoveRecord]) -> list[MoveRecord]:
     """Components that are gone without a move of their own: nothing of what is remembered was theirs."""
-    named = {i for record in (*lineage, *after.lineage_) for i in record.parents if i not in record.children}
-    lost = sorted(set(before._state.ids) - set(after._state.ids) - named)
+    named = {i for record in (*lineage, *after.lineage) for i in record.parents if i not in record.children}
+    lost = sorted(set(before.state.ids) - set(after.state.ids) - named)
     return [MoveRecord("delete", (i,), (), 0.0, (), True) for i in lost]
 
 
 # --- networks that rest
 
 
-def place(model: DIVA, samples: Samples, *, births: bool) -> tuple[Tensor, DPMixture]:
+def place(model: DIVA, samples: Samples, *, births: bool) -> tuple[Tensor, MixtureModel]:
     """Codes of new samples, and the mixture, gone on with them; new components find their place among the clusters."""
     before = model.mixture_
     clean = encode(model.vae_, samples, model._device()).mean
-    mixture = go_on(before, clean.numpy(), births=births)
+    mixture = continue_fit(before, clean.numpy(), births=births)
     rng = np.random.default_rng(seed_of(model, model._stream.n_batches))
     return clean, extend_clusters(before, mixture, lambda: _walk_after(model, mixture, samples, clean, rng), rng)
 
 
-def _walk_after(model: DIVA, mixture: DPMixture, samples: Samples, clean: Tensor, rng: np.random.Generator) -> Walk:
+def _walk_after(model: DIVA, mixture: MixtureModel, samples: Samples, clean: Tensor, rng: np.random.Generator) -> Walk:
     """Views of new samples; samples that are gone take part through draws of the mixture."""
     views = make_views(model, model.recipe_, samples)
-    components = rng.choice(mixture.n_components_, min(model._stream.n_seen, MAX_DRAWN), p=mixture.weights_)
-    draws = mixture._draw(components, rng).astype(np.float32)
+    components = rng.choice(mixture.n_components, min(model._stream.n_seen, MAX_DRAWN), p=mixture.weights)
+    draws = mixture.draw(components, rng).astype(np.float32)
     if views is None:
         z = np.concatenate([clean.numpy(), draws])
         return neighbour_walk(z, mixture.predict_proba(z, level="component"))
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
     moved = encode(model.vae_, samples, model._device(), views, generator).mean
     resp, resp_moved = (mixture.predict_proba(z.numpy(), level="component") for z in (clean, moved))
-    return with_static(Walk(resp, resp_moved), mixture, draws)
+    return with_stationary(Walk(resp, resp_moved), mixture, draws)
 
 
 # --- what is remembered of a batch that was learnt from
 
 
 def typical_scores(
-    mixture: DPMixture, doubt: Doubt, codes: Codes, n_gone: int, rng: np.random.Generator
+    mixture: MixtureModel, doubt: Doubt, codes: Codes, n_gone: int, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Score below which a sample is novel, and the median: by codes that are not novel, and draws for those gone."""
     scores = [familiarity(mixture, doubt, codes)]
     if n_gone:
-        components = rng.choice(mixture.n_components_, min(n_gone, CALIBRATION_SAMPLES), p=mixture.weights_)
-        scores.append(mixture.score_samples(mixture._draw(components, rng)))
+        components = rng.choice(mixture.n_components, min(n_gone, CALIBRATION_SAMPLES), p=mixture.weights)
+        scores.append(mixture.score_samples(mixture.draw(components, rng)))
     novel_below, median = np.quantile(np.concatenate(scores), [NOVEL_SHARE, 0.5])
     return float(novel_below), float(median)
 

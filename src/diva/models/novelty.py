@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diva.mixture.estimator import DPMixture
+from diva.mixture.model import MixtureModel
 from diva.training.encode import Codes
 
 
@@ -43,6 +43,6 @@ class Doubt:
         return lost
 
 
-def familiarity(mixture: DPMixture, doubt: Doubt, codes: Codes) -> NDArray[np.float64]:
+def familiarity(mixture: MixtureModel, doubt: Doubt, codes: Codes) -> NDArray[np.float64]:
     """Log density of codes, less the encoder's doubt, (n,)."""
     return mixture.score_samples(codes.mean.numpy()) - doubt.penalty(codes)

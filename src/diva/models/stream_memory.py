@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.data import Source
-from diva.mixture.estimator import DPMixture
-from diva.mixture.saving import record_from_plain
+from diva.mixture.model import MixtureModel
 from diva.models.novelty import Doubt
-from diva.runs.archive import Archive
+from diva.runs.archive import record_from_plain
 from diva.training.replay import Moments, Reservoir, keepable
 
 LEARN_FROM = 500  # samples that are judged together ...
@@ -109,7 +108,7 @@ class Stream:
         Fits and partial fits.
     reservoir : Reservoir
     window : Window
-    anchor : DPMixture or None
+    anchor : MixtureModel or None
         The mixture as it was before the samples that wait: what networks learn is added to that.
     moments : Moments or None
         Of the features of all samples learnt from; None if the encoder is of a user, or should not learn.
@@ -127,7 +126,7 @@ class Stream:
     n_batches: int = 0
     reservoir: Reservoir = field(default_factory=Reservoir.empty)
     window: Window = field(default_factory=Window.empty)
-    anchor: DPMixture | None = None
+    anchor: MixtureModel | None = None
     moments: Moments | None = None
     code_variance: Tensor | None = None
     doubt: Doubt | None = None
@@ -153,7 +152,7 @@ class Stream:
             tensors["window.novel"] = torch.from_numpy(self.window.novel)
         document["anchor"] = None
         if self.anchor is not None:
-            document["anchor"], parts = self.anchor._to_archive()
+            document["anchor"], parts = self.anchor.to_archive()
             tensors |= {f"anchor.{name}": value for name, value in parts.items()}
         if self.code_variance is not None:
             tensors["code_variance"] = self.code_variance
@@ -191,8 +190,8 @@ class Stream:
         anchor = None
         if document["anchor"] is not None:
             inside = {name.removeprefix("anchor."): value for name, value in tensors.items() if name.startswith("anchor.")}
-            anchor = DPMixture._from_archive(Archive("DPMixture", document["anchor"], inside))
-        if (anchor is None) != (len(parts[1][1]) == 0) or (anchor is not None and anchor.n_features_in_ != latent_dim):
+            anchor = MixtureModel.from_archive(document["anchor"], inside)
+        if (anchor is None) != (len(parts[1][1]) == 0) or (anchor is not None and anchor.n_features != latent_dim):
             raise ValueError("samples that wait and the mixture before them should come together")
         moments, variance = None, tensors["code_variance"]
         if variance.shape != (latent_dim,) or variance.dtype != torch.float32 or not bool((variance > 0).all()):

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from diva.mixture.prior import LatentPrior
 from diva.networks import SquaredError
+from diva.networks.priors import LatentPrior
 
 LOG_VAR_LIMIT = 10.0  # variances of a code stay between e^-10 and e^10, however the encoder errs
 

@@ -229,7 +229,7 @@ class Findings:
     @cached_property
     def cluster_of(self) -> NDArray[np.int64]:
         """Cluster of each component."""
-        return self.model.mixture_._groups(None)
+        return self.model.mixture_.cluster_of_component()
 
     @cached_property
     def component_sizes(self) -> NDArray[np.int64]:
@@ -404,7 +404,7 @@ class Findings:
     def flows(self) -> dict[str, Flow]:
         """Where components came from: title -> diagram; two if the final mixture was fitted anew."""
         model = self.model
-        training, final = model._training_lineage, model.mixture_.lineage_
+        training, final = model._training_lineage, model.mixture_.lineage
         ends = {self.component_name(k): max(float(self.component_sizes[k]), 0.5) for k in range(model.n_components_)}
         left = survivors(training)
         if not training or set(ends) & set(left):

@@ -23,9 +23,10 @@ from diva.data import PartOfSource, Source
 from diva.data.samples import parts_of
 from diva.exceptions import ModelFileError, RunBusyError
 from diva.mixture.moves import MoveRecord
-from diva.mixture.prior import MixturePrior, StandardNormal
-from diva.mixture.saving import mixture_from_archive, mixture_to_archive, record_from_plain
-from diva.runs.archive import Archive, read_archive, write_archive, write_atomically
+from diva.mixture.prior import MixturePrior
+from diva.mixture.saving import mixture_from_archive, mixture_to_archive
+from diva.networks.priors import StandardNormal
+from diva.runs.archive import Archive, read_archive, record_from_plain, write_archive, write_atomically
 from diva.training.loop import EpochRecord, Learner
 from diva.training.pseudo_labels import Teacher
 
@@ -190,7 +191,7 @@ def learner_to_archive(learner: Learner) -> tuple[dict[str, Any], dict[str, Tens
         "taught_clusters": None,
     }
     if isinstance(learner.prior, MixturePrior):
-        mixture, parts = mixture_to_archive(learner.prior.mixture, learner.prior.frame)
+        mixture, parts = mixture_to_archive(learner.prior.mixture, learner.prior.standardization)
         document["prior"] = mixture | {"assignment": learner.prior.assignment}
         tensors |= {f"prior.{name}": value for name, value in parts.items()}
     if (teacher := learner.teacher) is not None:
@@ -220,8 +221,8 @@ def learner_from_archive(archive: Archive, learner: Learner, learning_rate: floa
     learner.lineage = [record_from_plain(MoveRecord, r) for r in document["lineage"]]
     learner.prior = StandardNormal()
     if document["prior"] is not None:
-        state, frame = mixture_from_archive(document["prior"], parts_with(tensors, "prior."), torch.device("cpu"))
-        learner.prior = MixturePrior(state, frame, document["prior"]["assignment"])
+        mixture = mixture_from_archive(document["prior"], parts_with(tensors, "prior."), torch.device("cpu"))
+        learner.prior = MixturePrior(*mixture, document["prior"]["assignment"])
     if document["taught_clusters"] is not None:
         weight = tensors["head.weight"]
         head = nn.Linear(weight.shape[1], document["taught_clusters"]).to(device)

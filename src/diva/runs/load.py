@@ -39,7 +39,7 @@ def load(
     try:
         if archive.kind == "DIVA":
             return DIVA._from_archive(archive, encoder, decoder)
-        return DPMixture._from_archive(archive)
+        return DPMixture.from_archive(archive)
     except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
         raise ModelFileError(
             f"{Path(path)} is not a model this version of diva can read: its parts do not fit together "

@@ -123,7 +123,7 @@ def take_snapshot(
     part = PartOfSource(source, index)
     codes, scores = model._codes_and_scores(part)
     proba = model.mixture_.predict_proba(codes)
-    positions = model.mixture_._groups(None)[model.component_labels_]  # not ids, which may have gaps
+    positions = model.mixture_.cluster_of_component()[model.component_labels_]  # not ids, which may have gaps
     clusters, components = positions[index], model.component_labels_[index]
     confidence = proba[np.arange(len(index)), clusters]
     scaling = model._scaling

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.data import ArrayBatches, PartOfSource, Samples, Scaling
-from diva.mixture.gaussian import make_family
 from diva.mixture.laps import MixtureFit, fit_mixture
+from diva.mixture.model import MixtureModel
 from diva.mixture.moves import Move
+from diva.mixture.options import MixtureOptions
 from diva.mixture.prior import MixturePrior
-from diva.mixture.standardize import Frame, FramedBatches, measure
-from diva.mixture.state import MixtureState
+from diva.mixture.standardize import StandardizedBatches, measure
 from diva.networks.vae import VAE
 from diva.training.augmentation import Views
 
@@ -79,30 +79,16 @@ def subset(samples: Samples, n_samples: int, rng: np.random.Generator) -> Sample
     return replace(samples, source=PartOfSource(samples.source, np.sort(rng.choice(len(samples), n_samples, replace=False))))
 
 
-def start_mixture(
-    z: Tensor, covariance_type: str, concentration: float, covariance_scale: float, first_id: int = 0
-) -> MixturePrior:
-    """One component at the middle of some codes, in their own frame: K = 1."""
-    frame = measure(ArrayBatches(z.numpy())).frame
-    zeros = torch.zeros(z.shape[1], dtype=torch.float64)
-    family = make_family(covariance_type, m0=zeros, variance=zeros + covariance_scale)
-    return MixturePrior(MixtureState.start(family, concentration, first_id), frame)
+def start_mixture(z: Tensor, options: MixtureOptions, first_id: int = 0) -> MixturePrior:
+    """One component at the middle of some codes, standardized by themselves: K = 1."""
+    start = MixtureModel.start(measure(ArrayBatches(z.numpy())).standardization, options, first_id)
+    return MixturePrior(start.state, start.standardization)
 
 
 def update_mixture(
     prior: MixturePrior, z: Tensor, moves: Sequence[Move], max_laps: int, rng: np.random.Generator
 ) -> tuple[MixturePrior, MixtureFit]:
     """Go on with a mixture on new codes of the same samples: its components are where it starts, its old data are forgotten."""
-    fit = fit_mixture(
-        framed(z, prior.frame),
-        prior.mixture.forgetting_data(),
-        rng,
-        moves=moves,
-        max_laps=max_laps,
-    )
-    return MixturePrior(fit.state.with_memo_as_past(), prior.frame, prior.assignment), fit
-
-
-def framed(z: Tensor, frame: Frame) -> FramedBatches:
-    """Codes as batches a mixture can visit."""
-    return FramedBatches(ArrayBatches(z.numpy()), frame, torch.device("cpu"))
+    batches = StandardizedBatches(ArrayBatches(z.numpy()), prior.standardization, torch.device("cpu"))
+    fit = fit_mixture(batches, prior.mixture.forgetting_data(), rng, moves=moves, max_laps=max_laps)
+    return replace(prior, mixture=fit.state.with_memo_as_past()), fit

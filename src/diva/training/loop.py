@@ -16,8 +16,10 @@ from diva.data import Samples
 from diva.exceptions import TrainingError
 from diva.mixture.laps import MixtureFit
 from diva.mixture.moves import Birth, Delete, Merge, Move, MoveRecord, Shuffle
-from diva.mixture.prior import LatentPrior, MixturePrior, StandardNormal
+from diva.mixture.options import MixtureOptions
+from diva.mixture.prior import MixturePrior
 from diva.models.recipes import Recipe, Schedule
+from diva.networks.priors import LatentPrior, StandardNormal
 from diva.networks.vae import VAE, LossTerms
 from diva.training.augmentation import Views
 from diva.training.encode import encode, start_mixture, subset, update_mixture
@@ -319,10 +321,8 @@ def fit_prior(learner: Learner, course: Course, z: Tensor) -> MixtureFit:
     recipe, schedule = course.recipe, course.schedule
     prior = learner.prior
     if not isinstance(prior, MixturePrior):
-        prior = replace(
-            start_mixture(z, recipe.covariance_type, recipe.concentration, recipe.covariance_scale, learner.next_component_id),
-            assignment=recipe.assignment,
-        )
+        options = MixtureOptions(recipe.concentration, recipe.covariance_type, recipe.covariance_scale)
+        prior = replace(start_mixture(z, options, learner.next_component_id), assignment=recipe.assignment)
     moves: list[Move] = [Merge(), Delete(), *([Shuffle()] if recipe.shuffles else [])]
     if recipe.buffered_codes or schedule.allows_births(learner.position):
         share = 1.0 if recipe.birth_rows is None else min(1.0, recipe.birth_rows / len(z))

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from diva.data import Samples, Source
 from diva.data.samples import Scaling
-from diva.mixture.estimator import DPMixture
+from diva.mixture.model import MixtureModel
 from diva.networks.vae import VAE
 from diva.training.encode import ENCODE_ROWS, decode, encode
 
@@ -133,7 +133,7 @@ class Recall:
 
     Attributes
     ----------
-    before : DPMixture
+    before : MixtureModel
         The mixture as it was.
     z : Tensor of shape (m, D)
         Draws of it, in proportion to its masses.
@@ -148,7 +148,7 @@ class Recall:
         Of q(z|x), on average.
     """
 
-    before: DPMixture
+    before: MixtureModel
     z: Tensor
     x: Tensor
     components: NDArray[np.int64]
@@ -236,7 +236,7 @@ def measure_moments(vae: VAE, samples: Samples, device: torch.device, rng: np.ra
 
 def recall(
     vae: VAE,
-    mixture: DPMixture,
+    mixture: MixtureModel,
     moments: Moments,
     variance: Tensor,
     scaling: Scaling,
@@ -258,15 +258,15 @@ def recall(
     device : torch.device
     rng : numpy.random.Generator
     """
-    counts = mixture._state.total.counts.cpu().numpy().clip(min=0.0)
+    masses = mixture.masses.clip(min=0.0)
     n = max(2, min(round(mass), MOST_DRAWN, MOST_BYTES // (4 * int(np.prod(item_shape)))))
-    components = rng.choice(len(counts), n, p=counts / counts.sum())
-    z = torch.from_numpy(mixture._draw(components, rng)).float()
+    components = rng.choice(len(masses), n, p=masses / masses.sum())
+    z = torch.from_numpy(mixture.draw(components, rng)).float()
     x = scaling.to_input(decode(vae, z, scaling, item_shape, device))
     return Recall(mixture, z, x, components, moments, last_layer(vae).detach().clone().cpu(), variance)
 
 
-def remember(vae: VAE, mixture: DPMixture, samples: Samples, mass: float, device: torch.device, *, gone: bool) -> Memory:
+def remember(vae: VAE, mixture: MixtureModel, samples: Samples, mass: float, device: torch.device, *, gone: bool) -> Memory:
     """Where the model as it was puts samples that stand for all it has seen."""
     codes = encode(vae, samples, device)
     components = mixture.predict(codes.mean.numpy(), level="component")

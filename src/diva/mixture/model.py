@@ -1,0 +1,365 @@
+"""MixtureModel: a fitted mixture as a frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from diva.checks import is_whole, resolve_device
+from diva.data import ArrayBatches, Rows
+from diva.mixture.laps import LapRecord
+from diva.mixture.moves import MoveRecord
+from diva.mixture.options import MixtureOptions
+from diva.mixture.saving import mixture_from_archive, mixture_to_archive
+from diva.mixture.standardize import Standardization, StandardizedBatches
+from diva.mixture.state import MixtureState
+from diva.mixture.sticks import expected_weights, stick_posterior
+from diva.partition.grouping import Hierarchy
+from diva.partition.matching import ClusterRecord, Naming
+from diva.runs.archive import record_from_plain
+from diva.threads import one_thread, threads_for
+
+Level = Literal["cluster", "component"] | int
+
+DRAWS_EACH = 64  # of a component, to see which cluster it is in now
+
+
+class Draws(NamedTuple):
+    """Codes drawn from components.
+
+    Attributes
+    ----------
+    codes : array of shape (m, D)
+    components : array of int, shape (m,)
+        Position of the component of each draw.
+    weights : array of shape (m,)
+        Samples seen that each draw stands for.
+    """
+
+    codes: NDArray[Any]
+    components: NDArray[np.int64]
+    weights: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureModel:
+    """A fitted mixture: what it has learnt, and the names of its clusters; immutable, so that it can be shared.
+
+    Attributes
+    ----------
+    state : MixtureState
+        Without data: what it has seen is past.
+    standardization : Standardization
+        Coordinates of the state.
+    options : MixtureOptions
+    naming : Naming
+        Permanent ids of the clusters, by position.
+    hierarchy : Hierarchy or None
+        Tree of components whose cut is the clusters; without one, every component is a cluster.
+    history : tuple of LapRecord
+    lineage : tuple of MoveRecord
+        Every accepted birth, merge and deletion.
+    cluster_lineage : tuple of ClusterRecord
+        Which clusters were born, split, merged or died after the first fit.
+    """
+
+    state: MixtureState
+    standardization: Standardization
+    options: MixtureOptions
+    naming: Naming
+    hierarchy: Hierarchy | None = None
+    history: tuple[LapRecord, ...] = ()
+    lineage: tuple[MoveRecord, ...] = ()
+    cluster_lineage: tuple[ClusterRecord, ...] = ()
+
+    @classmethod
+    def start(cls, standardization: Standardization, options: MixtureOptions, first_id: int = 0) -> MixtureModel:
+        """One component that has seen nothing."""
+        state = MixtureState.start(options.family(len(standardization.mean)), float(options.concentration), first_id)
+        return cls(state, standardization, options, Naming.first(1))
+
+    # --- what it is
+
+    @property
+    def n_components(self) -> int:
+        """K."""
+        return self.state.n_components
+
+    @property
+    def n_features(self) -> int:
+        """Length of a code, D."""
+        return self.state.family.dim
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of clusters."""
+        return len(self.naming.ids)
+
+    @property
+    def next_lap(self) -> int:
+        """Number of the lap with which a fit goes on."""
+        return self.history[-1].lap + 1 if self.history else 0
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return self.state.family.m0.device
+
+    @cached_property
+    def component_ids(self) -> NDArray[np.int64]:
+        """Permanent name of each component, (K,)."""
+        return np.array(self.state.ids)
+
+    @cached_property
+    def cluster_ids(self) -> NDArray[np.int64]:
+        """Permanent name of each cluster, in the order of the columns of ``predict_proba``."""
+        return np.array(self.naming.ids)
+
+    @cached_property
+    def masses(self) -> NDArray[np.float64]:
+        """Samples that each component has seen, (K,)."""
+        masses: NDArray[np.float64] = self.state.total.counts.cpu().numpy()
+        return masses
+
+    @cached_property
+    def weights(self) -> NDArray[np.float64]:
+        """Expected weight of each component, (K,); they sum to 1."""
+        expected = expected_weights(*stick_posterior(self.state.total.counts, self.state.alpha))[:-1]
+        weights: NDArray[np.float64] = (expected / expected.sum()).cpu().numpy()
+        return weights
+
+    @cached_property
+    def means(self) -> NDArray[np.float64]:
+        """Mean of each component, (K, D)."""
+        means: NDArray[np.float64] = self.standardization.undo(self.state.family.means(self.state.total)).numpy()
+        return means
+
+    @cached_property
+    def covariances(self) -> NDArray[np.float64]:
+        """Covariance of each component, (K, D, D), or its diagonal, (K, D)."""
+        scale, covariances = self.standardization.scale, self.state.family.covariances(self.state.total).cpu()
+        square = scale**2 if covariances.ndim == 2 else torch.outer(scale, scale)
+        in_data_units: NDArray[np.float64] = (covariances * square).numpy()
+        return in_data_units
+
+    @cached_property
+    def elbo(self) -> float:
+        """Evidence lower bound on all data seen."""
+        return self.state.elbo - float(self.state.total.counts.sum()) * self.standardization.log_volume
+
+    def cluster_of_component(self, level: Level | None = None) -> NDArray[np.int64]:
+        """Position of the cluster of each component, (K,).
+
+        Parameters
+        ----------
+        level : {"cluster", "component"} or int, optional
+            A number cuts the hierarchy into so many clusters.
+        """
+        n = self.n_components
+        if level == "component" or (level in (None, "cluster") and self.hierarchy is None):
+            return np.arange(n)
+        if level in (None, "cluster") and self.hierarchy is not None:
+            return self.hierarchy.labels
+        if level is None or not is_whole(level):
+            raise ValueError(f'level should be "cluster", "component" or a number of clusters, got {level!r}.')
+        if self.hierarchy is None:
+            raise ValueError(f'level={level} needs a hierarchy of components: fit with grouping="walk".')
+        if not 1 <= int(level) <= n:
+            raise ValueError(f"level should be from 1 to {n}, the number of components, got {level}.")
+        return self.hierarchy.cut(int(level))
+
+    def label_of_component(self, level: Level | None = None) -> NDArray[np.int64]:
+        """What ``predict`` answers for each component, (K,): the permanent id of its cluster; at other levels, a position."""
+        positions = self.cluster_of_component(level)
+        return self.cluster_ids[positions] if level in (None, "cluster") else positions
+
+    def cluster_by_id(self) -> dict[int, int]:
+        """Component id -> position of its cluster."""
+        return dict(zip(self.state.ids, self.cluster_of_component().tolist(), strict=True))
+
+    # --- what it says about codes: an array of shape (n, D), or batches of rows
+
+    def assign(self, codes: NDArray[Any] | Iterable[Rows]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Standardized codes (m, D) and their responsibilities (m, K), a few at a time."""
+        posterior = self.state.posterior
+        for z in self._chunks(codes):
+            with threads_for(z.numel()):
+                resp = posterior.responsibilities(z)
+            yield z, resp
+
+    @one_thread()
+    def predict(self, codes: NDArray[Any] | Iterable[Rows], level: Level | None = None) -> NDArray[np.int64]:
+        """Most probable cluster of each code, (n,): of the most probable component, its label."""
+        labels = self.label_of_component(level)
+        return np.concatenate([labels[resp.argmax(1).cpu().numpy()] for _, resp in self.assign(codes)])
+
+    @one_thread()
+    def predict_proba(self, codes: NDArray[Any] | Iterable[Rows], level: Level | None = None) -> NDArray[np.float64]:
+        """Probability of each cluster for each code, (n, n_clusters)."""
+        positions = torch.tensor(self.cluster_of_component(level))
+        member = torch.nn.functional.one_hot(positions).double().to(self.device)
+        return np.concatenate([(resp.double() @ member).cpu().numpy() for _, resp in self.assign(codes)])
+
+    @one_thread()
+    def score_samples(self, codes: NDArray[Any] | Iterable[Rows]) -> NDArray[np.float64]:
+        """Log density of each code, (n,), all parameters integrated out.
+
+        A mixture of Student t distributions; what weight the sticks leave goes to the prior's, for clusters not seen yet.
+        """
+        family, total = self.state.family, self.state.total
+        log_weights = expected_weights(*stick_posterior(total.counts, self.state.alpha)).log()
+        scores = []
+        for chunk in self._chunks(codes):
+            z = chunk.double()
+            with threads_for(z.numel()):
+                log_predictive = torch.cat([family.log_predictive(stats, z) for stats in (total, family.empty())], dim=1)
+                scores.append(torch.logsumexp(log_predictive + log_weights, dim=1).cpu().numpy())
+        log_densities: NDArray[np.float64] = np.concatenate(scores) - self.standardization.log_volume
+        return log_densities
+
+    def _chunks(self, codes: NDArray[Any] | Iterable[Rows]) -> Iterator[Tensor]:
+        source = ArrayBatches(codes, None, self.options.batch_size) if isinstance(codes, np.ndarray) else codes
+        for block in StandardizedBatches(source, self.standardization, self.device):
+            for z, _ in block.chunks(self.state.posterior.chunk_rows()):
+                yield z
+
+    # --- draws
+
+    def draw(self, components: NDArray[np.int64], rng: Any) -> NDArray[np.float64]:
+        """One draw of each component named (m,), in the units of the data, (m, D)."""
+        noise = rng.standard_normal((len(components), self.n_features))
+        if self.covariances.ndim == 2:
+            deviation = noise * np.sqrt(self.covariances[components])
+        else:
+            deviation = np.einsum("nij,nj->ni", np.linalg.cholesky(self.covariances)[components], noise)
+        draws: NDArray[np.float64] = self.means[components] + deviation
+        return draws
+
+    def draw_each(self, n_each: int, rng: np.random.Generator) -> Draws:
+        """So many draws of every component."""
+        components = np.repeat(np.arange(self.n_components), n_each)
+        return Draws(self.draw(components, rng), components, self.masses[components] / n_each)
+
+    def sample(
+        self, n_samples: int, rng: Any, *, component: int | None = None, cluster: int | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Draw codes in proportion to the weights, (n_samples, D), and the id of the cluster of each.
+
+        Parameters
+        ----------
+        n_samples : int
+        rng : numpy.random.Generator or numpy.random.RandomState
+        component, cluster : int, optional
+            Draw only from the component at this position, or the cluster of this id.
+        """
+        if not is_whole(n_samples) or n_samples < 1:
+            raise ValueError(f"n_samples should be a whole number of at least 1, got {n_samples!r}.")
+        labels = self.label_of_component()
+        allowed = np.ones(self.n_components, dtype=bool)
+        for name, value, of_component in (
+            ("component", component, np.arange(self.n_components)),
+            ("cluster", cluster, labels),
+        ):
+            if value is not None:
+                allowed &= of_component == value
+                if not (of_component == value).any():
+                    raise ValueError(f"{name} should be {_one_of(np.unique(of_component))}, got {value!r}.")
+        if not allowed.any():
+            raise ValueError(f"Component {component} is not part of cluster {cluster}: give one or the other.")
+        weights = np.where(allowed, self.weights, 0.0)
+        drawn = np.repeat(np.arange(self.n_components), rng.multinomial(n_samples, weights / weights.sum()))
+        return self.draw(drawn, rng), labels[drawn]
+
+    # --- the same mixture with other clusters or names
+
+    def with_hierarchy(self, hierarchy: Hierarchy | None) -> MixtureModel:
+        """Give it other clusters, numbered from 0 on."""
+        n_clusters = self.n_components if hierarchy is None else hierarchy.n_groups
+        return replace(self, hierarchy=hierarchy, naming=Naming.first(n_clusters), cluster_lineage=())
+
+    def with_next_id(self, next_id: int) -> MixtureModel:
+        """Name the next component so: for a mixture that others have followed."""
+        return replace(self, state=replace(self.state, next_id=next_id))
+
+    def named_after(self, before: MixtureModel, rng: np.random.Generator) -> MixtureModel:
+        """Name clusters after those of the mixture before, by where draws of its components belong now."""
+        if before.cluster_by_id() == self.cluster_by_id():
+            naming = replace(before.naming, records=(), batch=before.naming.batch + 1)
+            return replace(self, naming=naming, cluster_lineage=before.cluster_lineage)
+        return self.named_by(before, before.draw_each(DRAWS_EACH, rng))
+
+    def named_by(self, before: MixtureModel, seen: Draws) -> MixtureModel:
+        """Name clusters after those of the mixture before, by codes that were in components of it."""
+        then, now = before.cluster_of_component(), self.cluster_of_component()
+        overlap = np.zeros((before.n_clusters, self.n_clusters))
+        np.add.at(overlap, (then[seen.components], now[self.predict(seen.codes, "component")]), seen.weights)
+        masses = np.bincount(now, weights=self.masses).tolist()
+        naming = before.naming.after(overlap, masses, before.naming.batch + 1)
+        return replace(self, naming=naming, cluster_lineage=(*before.cluster_lineage, *naming.records))
+
+    # --- files
+
+    def to_archive(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Take it apart, in the layout of a ``DPMixture`` without data of its own."""
+        document, tensors = mixture_to_archive(self.state, self.standardization)
+        document |= {
+            "params": self.options.to_plain(),
+            "feature_names": [],
+            "hierarchy": None if self.hierarchy is None else self.hierarchy.to_dict(),
+            "lineage": [asdict(r) for r in self.lineage],
+            "history": [asdict(r) for r in self.history],
+            "cluster_ids": list(self.naming.ids),
+            "next_cluster_id": self.naming.next_id,
+            "batch": self.naming.batch,
+            "cluster_lineage": [asdict(r) for r in self.cluster_lineage],
+        }
+        return document, tensors | {"component_labels": torch.empty(0, dtype=torch.int64)}
+
+    @classmethod
+    def from_archive(cls, document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> MixtureModel:
+        """Put it together again; raises KeyError, TypeError or ValueError if its parts do not fit."""
+        options = MixtureOptions.from_plain(document["params"])
+        state, standardization = mixture_from_archive(document, tensors, resolve_device(options.device))
+        if options.covariance_type != document["family"]:
+            raise ValueError("the components are of another covariance type than the parameters say")
+        lists = ("feature_names", "lineage", "history", "cluster_ids", "cluster_lineage")
+        if not all(isinstance(document[name], list) for name in lists):
+            raise TypeError("names and records should be lists")
+        model = cls(
+            state,
+            standardization,
+            options,
+            Naming(tuple(document["cluster_ids"]), document["next_cluster_id"], batch=document["batch"]),
+            None if document["hierarchy"] is None else Hierarchy.from_dict(document["hierarchy"]),
+            tuple(record_from_plain(LapRecord, r) for r in document["history"]),
+            tuple(record_from_plain(MoveRecord, r) for r in document["lineage"]),
+            tuple(record_from_plain(ClusterRecord, r) for r in document["cluster_lineage"]),
+        )
+        if model.hierarchy is not None and model.hierarchy.n_components != model.n_components:
+            raise ValueError("the hierarchy is about another number of components")
+        check_component_labels(tensors["component_labels"].numpy(), model.n_components)
+        model.naming.check(int(model.cluster_of_component().max()) + 1)
+        if not all(np.isfinite(x).all() for x in (model.means, model.covariances, model.weights, model.elbo)):
+            raise ValueError("the statistics are not those of any data")
+        return model
+
+
+def check_component_labels(labels: NDArray[Any], n_components: int) -> None:
+    """Raise ValueError unless every label is the position of a component."""
+    inside = not labels.size or 0 <= labels.min() <= labels.max() < n_components
+    if labels.ndim != 1 or labels.dtype != np.int64 or not inside:
+        raise ValueError("labels name components that do not exist")
+
+
+def _one_of(names: NDArray[np.int64]) -> str:
+    """For people: a range if there are no gaps."""
+    if names[-1] - names[0] == len(names) - 1:
+        return f"from {names[0]} to {names[-1]}"
+    return "one of " + ", ".join(str(n) for n in names)

@@ -1,0 +1,159 @@
+"""A consensus ensemble of mixtures: several base clusterings whose components are grouped together.
+
+Each mixture ends in a local optimum of its own, and what all agree on is no accident of one: Strehl and Ghosh, "Cluster
+ensembles" (2002); Fred and Jain, "Combining multiple clusterings using evidence accumulation" (2005).
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.cluster import MiniBatchKMeans
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+from torch.nn import functional
+
+from diva.mixture.fitting import fit_codes, start_on
+from diva.mixture.model import MixtureModel
+from diva.mixture.options import MixtureOptions
+from diva.mixture.warm_start import WarmStart
+from diva.partition.grouping import choose_resolution, communities, revise
+from diva.training.loop import Course, Learner
+from diva.training.pseudo_labels import Teacher
+from diva.training.view_codes import ViewCodes, flow_between, shared_responsibilities, walk_of
+
+# codes that an ensemble is fitted on: on fewer, mixtures that start from k-means are worse than one that grows, and it costs
+# little; on more, one mixture and the head were better where it was measured (MNIST, 60,000 images, one seed); why is not known
+MIN_CODES, MAX_CODES = 20_000, 60_000
+N_BASE_CLUSTERINGS = 6
+N_CENTRES = 100  # that a base clustering starts from; finer components group better, and those that are not needed are merged
+BASE_LAPS = 15  # enough to group by
+MIN_SHARE_OF_GAIN = 0.5  # of the gain in likelihood that births have: with less, k-means cuts up what is one
+GROWN_LAPS = 10  # enough to see that
+
+
+@dataclass(frozen=True, eq=False)
+class ConsensusEnsemble:
+    """Several mixtures that decide together.
+
+    Attributes
+    ----------
+    mixtures : sequence of MixtureModel
+        The base clusterings.
+    member : array of shape (J, G)
+        One where a component, of all mixtures one after the other, is in a cluster.
+    """
+
+    mixtures: Sequence[MixtureModel]
+    member: NDArray[np.float64]
+
+    def predict_proba(self, codes: ViewCodes) -> Tensor:
+        """Cluster of each sample, averaged over all mixtures and all its views, (n, G)."""
+        proba = [shared_responsibilities(self.mixtures, z) @ self.member for z in codes.chunks()]
+        return torch.from_numpy(np.concatenate(proba).reshape(len(codes.all), len(codes.clean), -1).mean(0))
+
+
+def fit_ensemble(codes: ViewCodes, learner: Learner, course: Course) -> ConsensusEnsemble | None:
+    """Fit several mixtures and group all their components together; None if codes are too few, too many, or too plain.
+
+    Components of different mixtures that hold the same samples end in one cluster, and a sample that they place in different
+    ones is not sure. Clusters that are pseudo-labels already are revised, not found anew: the encoder has learnt to see each
+    as one.
+    """
+    if not MIN_CODES <= len(codes.all) * len(codes.clean) <= MAX_CODES:
+        return None
+    mixtures = base_clusterings(codes, learner, course)
+    if not mixtures:
+        return None
+    resolution = _resolution_for(mixtures[0], codes, learner, course)
+    flow = flow_between(mixtures, codes, learner.rng)
+    if learner.teacher is None:
+        labels = communities(flow, resolution, learner.rng)
+    else:
+        known = cluster_of_component(mixtures, codes, learner.teacher, course.device)
+        labels = revise(flow, known, resolution, learner.rng)
+    return ConsensusEnsemble(mixtures, np.eye(labels.max() + 1)[labels])
+
+
+def _resolution_for(mixture: MixtureModel, codes: ViewCodes, learner: Learner, course: Course) -> float:
+    """What the recipe says; else one base clustering shows the gaps in the data as well as all, in a fraction of the time."""
+    if course.recipe.resolution != "auto":
+        return course.recipe.resolution
+    chosen = choose_resolution(walk_of(codes, [mixture], learner.rng), learner.rng).best.natural_resolution
+    return chosen if learner.teacher is None else max(chosen, 1.0)  # a gap that was found needs no proof again
+
+
+@torch.no_grad()
+def cluster_of_component(
+    mixtures: Sequence[MixtureModel], codes: ViewCodes, teacher: Teacher, device: torch.device
+) -> NDArray[np.int64]:
+    """Cluster that the head sees most of each component in, (J,)."""
+    mass = np.zeros((sum(m.n_components for m in mixtures), teacher.head.out_features))
+    for z in codes.chunks():
+        mass += shared_responsibilities(mixtures, z).T @ functional.softmax(teacher.head(z.to(device)), dim=1).cpu().numpy()
+    return np.asarray(mass.argmax(1))
+
+
+def base_clusterings(codes: ViewCodes, learner: Learner, course: Course) -> list[MixtureModel]:
+    """Mixtures of all codes, each from a k-means of its own; none if there are few clusters, and plain ones.
+
+    Births from a single component find mixtures as likely, but take several times as long, and are no better to group by.
+    """
+    X = torch.cat(codes.all).numpy()
+    first = _base_clustering(X, learner, course)
+    if share_of_gain(first, X, course) < MIN_SHARE_OF_GAIN:
+        return []
+    return [first, *(_base_clustering(X, learner, course) for _ in range(N_BASE_CLUSTERINGS - 1))]
+
+
+def _base_clustering(X: NDArray[np.float32], learner: Learner, course: Course) -> MixtureModel:
+    options = replace(mixture_options(learner, course), births=False, max_laps=BASE_LAPS)
+    n_centres = min(N_CENTRES, course.recipe.max_components)
+    seed = int(learner.rng.integers(2**31))
+    with warnings.catch_warnings(), threadpool_limits(1):  # k-means stops by a sum that depends on which thread is done first
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different codes than centres
+        labels = MiniBatchKMeans(n_centres, batch_size=4096, n_init=1, random_state=seed).fit(X).labels_
+    found, components = np.unique(labels, return_inverse=True)
+    ids = range(learner.next_component_id, learner.next_component_id + len(found))
+    centres = WarmStart(X, components, np.ones(len(X)), tuple(ids), ids.stop)
+    return fit_codes(centres.applied_to(start_on(X, options)), X)
+
+
+def share_of_gain(mixture: MixtureModel, X: NDArray[np.float32], course: Course) -> float:
+    """What a base clustering gains over a single component, as a share of what births gain; infinite if they find no other.
+
+    On codes of images, say, it is about 1. Where three Gaussians overlap, births find the three, and k-means cuts them into a
+    hundred cells, whose grouping would be chance: the share is low, and on a single Gaussian less than nothing.
+    """
+    options = options_of(course, seed=0)
+    single, grown = (
+        fit_codes(start_on(X, changed), X).elbo
+        for changed in (replace(options, births=False, max_laps=2), replace(options, max_laps=GROWN_LAPS))
+    )
+    gain, possible = mixture.elbo - single, grown - single
+    return gain / possible if possible > 0 else math.copysign(math.inf, gain)
+
+
+def mixture_options(learner: Learner, course: Course) -> MixtureOptions:
+    """Of a mixture of codes, with a seed of its own."""
+    return options_of(course, seed=int(learner.rng.integers(2**31)))
+
+
+def options_of(course: Course, seed: int) -> MixtureOptions:
+    """What the recipe says about mixtures of codes."""
+    recipe = course.recipe
+    return MixtureOptions(
+        concentration=recipe.concentration,
+        covariance_type=recipe.final_covariance_type,
+        covariance_scale=recipe.covariance_scale,
+        max_components=recipe.max_components,
+        resolution=recipe.resolution,
+        seed=seed,
+    )
