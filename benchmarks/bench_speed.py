@@ -16,7 +16,7 @@ from benchmarks.recording import Row, best_time, record
 from diva import DPMixture
 from diva.data import ArrayBatches, make_gaussian_mixture
 from diva.mixture.laps import assign_lap, revisit_lap
-from diva.mixture.standardize import FramedBatches
+from diva.mixture.standardize import StandardizedBatches
 
 D, K = 16, 20
 
@@ -30,8 +30,8 @@ def one_lap(n_samples: int = 1_000_000, n_components: int = K, sklearn_too: bool
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(x[: min(n_samples, 5_000 * n_components)])
-    batches = FramedBatches(ArrayBatches(x), model._frame, torch.device("cpu"))
-    state = assign_lap(model._state.forgetting_data(), batches, [])
+    batches = StandardizedBatches(ArrayBatches(x), model.mixture_.standardization, torch.device("cpu"))
+    state = assign_lap(model.mixture_.state.forgetting_data(), batches, [])
 
     row: Row = {"n": n_samples, "K": state.n_components, "threads": torch.get_num_threads()}
     row["bare products and softmax, s"] = bare_products(batches, state.posterior.scores.coef.float())
@@ -43,7 +43,7 @@ def one_lap(n_samples: int = 1_000_000, n_components: int = K, sklearn_too: bool
     return row
 
 
-def bare_products(batches: FramedBatches, coef: torch.Tensor) -> float:
+def bare_products(batches: StandardizedBatches, coef: torch.Tensor) -> float:
     """Seconds of two matrix products and a softmax, with the features made beforehand."""
     z = torch.cat([z for block in batches for z, _ in block.chunks(1 << 16)])
     features = torch.cat([z, z * z], dim=1)

@@ -16,11 +16,13 @@ from benchmarks.recording import Row, record
 from diva import DIVA
 from diva.data import ArraySource, Samples
 from diva.data.opening import scaling_for
-from diva.mixture.prior import LatentPrior, MixturePrior, StandardNormal
+from diva.mixture.prior import MixturePrior
 from diva.models.building import flushed_denormals, make_learner, make_recipe, make_views
-from diva.training.clustering import fill_clusters, see, teach
+from diva.networks.priors import LatentPrior, StandardNormal
+from diva.training.clustering import refit_within_clusters, refresh_pseudo_labels
 from diva.training.encode import subset
 from diva.training.loop import Course, Learner, calibrate, fit_prior, fresh_codes, train_epoch
+from diva.training.view_codes import encode_views
 
 
 class LiteralPrior:
@@ -29,7 +31,7 @@ class LiteralPrior:
     def __init__(self, prior: MixturePrior) -> None:
         self._prior = prior
         total, family = prior.mixture.total, prior.mixture.family
-        unit, origin = prior.frame.unit, prior.frame.origin
+        unit, origin = prior.standardization.scale, prior.standardization.mean
         means = (family.means(total) * unit + origin).float()
         spreads = (family.covariances(total) * unit**2).float()
         self._components = [MultivariateNormal(m, torch.diag(v)) for m, v in zip(means, spreads, strict=True)]
@@ -56,7 +58,7 @@ def start(n_samples: int, **params: Any) -> tuple[Learner, Course]:
     source = ArraySource(images)
     samples = Samples(source, scaling_for(source, None))
     recipe = make_recipe(model, True).for_samples(len(samples))
-    course = Course(recipe, samples, None, make_views(model, recipe, samples), torch.device("cpu"), None, teach)
+    course = Course(recipe, samples, None, make_views(model, recipe, samples), torch.device("cpu"), None, refresh_pseudo_labels)
     return make_learner(model, course), course
 
 
@@ -126,9 +128,9 @@ def overhead(n_samples: int = 60_000, n_timed: int = 12_800, repeats: int = 2, n
             )
             print(rows[-1], flush=True)
         begun = time.perf_counter()
-        learner.teacher = teach(learner, course)
+        learner.teacher = refresh_pseudo_labels(learner, course)
         taught = time.perf_counter()
-        fill_clusters(see(learner, course), learner, course)
+        refit_within_clusters(encode_views(learner, course), learner, course)
         filled = time.perf_counter()
     share = float(np.mean([row["share of an epoch"] for row in rows]))
     epoch = float(np.mean([row["epoch with mixture, seconds"] for row in rows]))

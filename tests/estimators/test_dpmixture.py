@@ -365,7 +365,7 @@ def test_data_of_earlier_calls_count_in_full():
     for part in np.split(np.random.default_rng(0).permutation(X), 4):
         model.partial_fit(part)
     whole = DPMixture(random_state=0).fit(X)
-    assert float(model._state.total.counts.sum()) == pytest.approx(len(X))
+    assert float(model.mixture_.state.total.counts.sum()) == pytest.approx(len(X))
     assert model.n_components_ == 4
     order, whole_order = (np.lexsort(m.means_.round().T) for m in (model, whole))
     np.testing.assert_allclose(model.means_[order], whole.means_[whole_order], atol=0.05)
@@ -380,11 +380,11 @@ def n_bytes(state):
 
 def test_a_model_does_not_grow_with_the_data_it_has_seen():
     model = DPMixture(random_state=0).partial_fit(X)
-    size = n_bytes(model._state)
+    size = n_bytes(model.mixture_.state)
     for seed in range(5):
         model.partial_fit(blobs(seed=seed, n=300))
         assert model.n_components_ == 4
-        assert n_bytes(model._state) == size
+        assert n_bytes(model.mixture_.state) == size
     assert len(model.labels_) == 1200  # of the last data alone
 
 
@@ -394,7 +394,7 @@ def test_moves_neither_make_nor_lose_mass(seed):
     model = DPMixture(random_state=seed).fit(Z)
     for moon in (0, 1, 0):
         model.partial_fit(Z[truth == moon])
-    assert float(model._state.total.counts.sum()) == pytest.approx(2500)
+    assert float(model.mixture_.state.total.counts.sum()) == pytest.approx(2500)
     np.testing.assert_allclose(
         model.weights_ @ model.means_, Z[truth == 0].mean(axis=0) * 0.6 + Z[truth == 1].mean(axis=0) * 0.4, atol=0.02
     )
@@ -405,7 +405,7 @@ def test_moves_neither_make_nor_lose_mass(seed):
 def test_digits_are_fitted_whatever_the_seed(seed):
     codes = PCA(10, random_state=0).fit_transform(load_digits().data)
     model = DPMixture(random_state=seed).fit(codes)
-    assert float(model._state.total.counts.sum()) == pytest.approx(len(codes))
+    assert float(model.mixture_.state.total.counts.sum()) == pytest.approx(len(codes))
     assert_lineage_explains(model)
 
 

@@ -41,7 +41,7 @@ def test_nothing_is_forgotten(lots, covariance_type):
     for lot in lots:
         model.partial_fit(lot)
         assert len(model.labels_) == len(lot)
-    total, z = model._state.total, in_frame_of_first(lots)
+    total, z = model.mixture_.state.total, in_frame_of_first(lots)
     everything = summarize(prior_of_first(covariance_type, z.shape[1]), z, torch.ones(len(z), 1))
     np.testing.assert_allclose(float(total.counts.sum()), len(z), rtol=1e-9)
     np.testing.assert_allclose(total.sum_z.sum(0), everything.sum_z[0], atol=1e-7 * float(z.abs().sum()))

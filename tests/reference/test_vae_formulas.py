@@ -18,11 +18,12 @@ from diva.mixture.gaussian import NormalGamma, make_family
 from diva.mixture.laps import fit_mixture
 from diva.mixture.local import summarize
 from diva.mixture.moves import Birth, Delete, Merge, Shuffle
-from diva.mixture.prior import MixturePrior, StandardNormal
-from diva.mixture.standardize import Frame, FramedBatches, measure
+from diva.mixture.prior import MixturePrior
+from diva.mixture.standardize import Standardization, StandardizedBatches, measure
 from diva.mixture.state import MixtureState
 from diva.models.recipes import PRESETS
 from diva.networks import ConvDecoder, ConvEncoder, GaussianNLL, SquaredError
+from diva.networks.priors import StandardNormal
 from diva.networks.vae import VAE
 from diva.training.loop import KL_SHARE, Course, Learner, fit_epochs, kl_weight, mini_batches, total_loss
 from diva.training.pseudo_labels import Teacher
@@ -43,11 +44,11 @@ class Case:
 
     @property
     def origin(self):
-        return self.prior.frame.origin.numpy()
+        return self.prior.standardization.mean.numpy()
 
     @property
     def unit(self):
-        return self.prior.frame.unit.numpy()
+        return self.prior.standardization.scale.numpy()
 
     def gaussians(self):
         """Mean and covariance of each component, in the units of the codes."""
@@ -80,12 +81,12 @@ def make_case(covariance_type, assignment="soft", dim=3, n_components=4):
     family = make_family(covariance_type, torch.linspace(-0.5, 0.5, dim).double(), torch.full((dim,), 0.3).double(), kappa0=0.7)
     total = summarize(family, z, resp)
     state = MixtureState(family, 2.5, total, (), total, tuple(range(n_components)), n_components)
-    frame = Frame(torch.linspace(-3, 4, dim).double(), torch.linspace(0.2, 5, dim).double())
+    standardization = Standardization(torch.linspace(-3, 4, dim).double(), torch.linspace(0.2, 5, dim).double())
     components = [
         [(part, prior.given(z[:, part].numpy(), resp[:, k].numpy())) for part, prior in independent_parts(family)]
         for k in range(n_components)
     ]
-    return Case(MixturePrior(state, frame, assignment), components, resp.sum(0).numpy())
+    return Case(MixturePrior(state, standardization, assignment), components, resp.sum(0).numpy())
 
 
 def encoded(case, n=7, seed=2):
@@ -175,8 +176,9 @@ def test_kl_of_codes_in_other_units_is_the_same(covariance_type, assignment):
     case = make_case(covariance_type, assignment)
     q_mean, q_log_var, z = encoded(case)
     unit = torch.tensor([3.0, 0.01, 7.0], dtype=torch.float64)
-    frame = Frame((case.prior.frame.origin + 5.0) * unit, case.prior.frame.unit * unit)
-    moved = replace(case.prior, frame=frame).kl((q_mean + 5.0) * unit, q_log_var + 2 * unit.log(), (z + 5.0) * unit)
+    standardization = Standardization((case.prior.standardization.mean + 5.0) * unit, case.prior.standardization.scale * unit)
+    prior = replace(case.prior, standardization=standardization)
+    moved = prior.kl((q_mean + 5.0) * unit, q_log_var + 2 * unit.log(), (z + 5.0) * unit)
     torch.testing.assert_close(moved, case.prior.kl(q_mean, q_log_var, z))
 
 
@@ -207,7 +209,8 @@ def test_log_scores_pass_gradients(covariance_type):
 @BOTH
 def test_the_mixture_at_the_start_is_the_prior(covariance_type):
     zeros = torch.zeros(2, dtype=torch.float64)
-    prior = MixturePrior(MixtureState.start(make_family(covariance_type, zeros, zeros + 1.0), 5.0), Frame(zeros, zeros + 1.0))
+    start = MixtureState.start(make_family(covariance_type, zeros, zeros + 1.0), 5.0)
+    prior = MixturePrior(start, Standardization(zeros, zeros + 1.0))
     q_mean, q_log_var, z = torch.randn(3, 5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     # 4 degrees of freedom: an expected variance of 1 is an expected precision of 2 (diagonal) or 4 (full)
     variance = {"diag": 1 / 2, "full": 1 / 4}[covariance_type]
@@ -263,7 +266,7 @@ def test_plug_in_log_density_is_that_of_a_gaussian(covariance_type, dim):
     case = make_case(covariance_type, dim=dim)
     family, total = case.prior.mixture.family, case.prior.mixture.total
     coef, offset = family.plug_in_log_density(total)
-    inside = replace(case.prior, frame=Frame(torch.zeros(dim).double(), torch.ones(dim).double()))
+    inside = replace(case.prior, standardization=Standardization(torch.zeros(dim).double(), torch.ones(dim).double()))
     z = torch.randn(9, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     found = (family.features(z) @ coef + offset).numpy()
     for k, (m, covariance) in enumerate(replace(case, prior=inside).gaussians()):
@@ -486,7 +489,7 @@ def algorithm_1(vae, x, recipe, seed):
     """The paper's lines as they stand; only the laps of the mixture are the package's."""
     generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
     optimizer = torch.optim.Adam(vae.parameters(), lr=recipe.learning_rate)
-    state, frame, numbers = None, None, []
+    state, standardization, numbers = None, None, []
     vae.train()
     for _ in range(recipe.n_epochs):
         buffer = []
@@ -503,7 +506,7 @@ def algorithm_1(vae, x, recipe, seed):
                     for q in zip(mean, log_var, strict=True)
                 ]
             else:
-                case = Case(MixturePrior(state, frame), list(components_of(state)), state.total.counts.numpy())
+                case = Case(MixturePrior(state, standardization), list(components_of(state)), state.total.counts.numpy())
                 resp = case.responsibilities(z.detach().numpy())
                 kl = []
                 for i in range(len(batch)):
@@ -520,13 +523,13 @@ def algorithm_1(vae, x, recipe, seed):
             optimizer.step()
         codes = ArrayBatches(torch.cat(buffer).numpy())
         if state is None:
-            frame = measure(codes).frame
+            standardization = measure(codes).standardization
             zeros = torch.zeros(mean.shape[1], dtype=torch.float64)
             family = NormalGamma(zeros, 1e-4, len(zeros) + 2.0, zeros + 0.1 * len(zeros))
             state = MixtureState.start(family, 5.0)
         share = min(1.0, recipe.birth_rows / len(x))
         moves = [Birth(min_mass=20.0, collected_share=share), Merge(), Delete(), Shuffle()]
-        batches = FramedBatches(codes, frame, torch.device("cpu"))
+        batches = StandardizedBatches(codes, standardization, torch.device("cpu"))
         state = fit_mixture(batches, state.forgetting_data(), rng, moves, max_laps=2).state.with_memo_as_past()
         numbers.append(state.n_components)
     return state, numbers

@@ -21,7 +21,7 @@ from diva.data import ArrayBatches, Rows, StreamBatches, is_batch_source, to_num
 from diva.exceptions import DataChangedError, InterruptedFitWarning
 from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
-from diva.mixture.model import Level, MixtureModel, check_component_labels
+from diva.mixture.model import Level, MixtureModel
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import MixtureOptions, make_generator
 from diva.mixture.standardize import Measurement, measure
@@ -386,20 +386,16 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def from_archive(cls, archive: Archive) -> Self:
         """Rebuild a model; raises KeyError, TypeError or ValueError if the contents do not fit together."""
-        document, labels = archive.document, archive.tensors["component_labels"].numpy()
+        document = archive.document
         mixture = MixtureModel.from_archive(document, archive.tensors)
         model = cls(**document["params"])
         model._check_params()
         model.n_features_in_ = mixture.n_features
-        names = document["feature_names"]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise TypeError("names of features should be a list of strings")
-        if names:
-            if len(names) != model.n_features_in_:
+        if names := document["feature_names"]:
+            if len(names) != model.n_features_in_ or not all(isinstance(name, str) for name in names):
                 raise ValueError("there should be one name for each feature")
             model.feature_names_in_ = np.array(names, dtype=object)
-        check_component_labels(labels, mixture.n_components)
-        return model._store(Fitted(mixture, labels))
+        return model._store(Fitted(mixture, archive.tensors["component_labels"].numpy()))
 
     # --- data and parameters
 

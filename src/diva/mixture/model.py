@@ -329,7 +329,8 @@ class MixtureModel:
         state, standardization = mixture_from_archive(document, tensors, resolve_device(options.device))
         if options.covariance_type != document["family"]:
             raise ValueError("the components are of another covariance type than the parameters say")
-        if not all(isinstance(document[name], list) for name in ("lineage", "history", "cluster_ids", "cluster_lineage")):
+        lists = ("feature_names", "lineage", "history", "cluster_ids", "cluster_lineage")
+        if not all(isinstance(document[name], list) for name in lists):
             raise TypeError("names and records should be lists")
         model = cls(
             state,
@@ -343,6 +344,7 @@ class MixtureModel:
         )
         if model.hierarchy is not None and model.hierarchy.n_components != model.n_components:
             raise ValueError("the hierarchy is about another number of components")
+        check_component_labels(tensors["component_labels"].numpy(), model.n_components)
         model.naming.check(int(model.cluster_of_component().max()) + 1)
         if not all(np.isfinite(x).all() for x in (model.means, model.covariances, model.weights, model.elbo)):
             raise ValueError("the statistics are not those of any data")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short_repr  # a damaged file may hold a very long string
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -30,6 +30,7 @@ DTYPES = (torch.float64, torch.float32, torch.int64, torch.uint8, torch.bool)
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 Tensors: TypeAlias = dict[str, torch.Tensor]
+Record = TypeVar("Record")
 
 _WHEN_READING = "Save the model again, or restore the file from a copy."
 _WHEN_WRITING = "Nothing was written. Correct the model, then save it again."
@@ -152,6 +153,27 @@ def read_archive(path: AnyPath, *, kinds: Collection[str]) -> Archive:
 def parts_with(tensors: Tensors, prefix: str) -> Tensors:
     """Tensors whose name begins with a prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def record_from_plain(kind: type[Record], plain: Any) -> Record:
+    """Rebuild a record from JSON; raises TypeError or ValueError unless every field is there and of its type."""
+    types = get_type_hints(kind)
+    if not isinstance(plain, dict) or set(plain) != set(types):
+        raise ValueError(f"a record of kind {kind.__name__} should have the fields {sorted(types)}")
+    return kind(**{name: _of_type(name, plain[name], expected) for name, expected in types.items()})
+
+
+def _of_type(name: str, value: Any, expected: Any) -> Any:
+    if get_origin(expected) is tuple:
+        if not isinstance(value, list):
+            raise TypeError(f"{name} should be a list")
+        return tuple(_of_type(name, v, get_args(expected)[0]) for v in value)
+    options = get_args(expected) or (expected,)  # int | None has two
+    if float in options and type(value) is int:
+        value = float(value)
+    if type(value) not in options:
+        raise TypeError(f"{name} should be {expected}, is {value!r}")
+    return value
 
 
 def _serialize(path: AnyPath, kind: str, document: dict[str, Any], tensors: Tensors) -> bytes:

@@ -8,6 +8,9 @@ from sklearn.metrics import adjusted_rand_score
 
 import diva
 from diva import DPMixture
+from diva.mixture.fitting import fit_within_clusters, start_on
+from diva.mixture.options import MixtureOptions
+from diva.mixture.warm_start import ClusterStarts
 from diva.partition.grouping import Hierarchy, Walk, group_as, neighbour_walk
 
 BOTH = pytest.mark.parametrize("covariance_type", ["diag", "full"])
@@ -80,17 +83,17 @@ def test_components_are_those_of_their_cluster_alone(covariance_type):
 @BOTH
 def test_statistics_are_those_of_the_data(covariance_type):
     model, X, _ = fitted(covariance_type)
-    total = model._state.total
+    total = model.mixture_.state.total
     assert float(total.counts.sum()) == pytest.approx(len(X))
-    inside = (X - model._frame.origin.numpy()) / model._frame.unit.numpy()
+    inside = (X - model.mixture_.standardization.mean.numpy()) / model.mixture_.standardization.scale.numpy()
     np.testing.assert_allclose(total.sum_z.sum(0).numpy(), inside.sum(0), atol=1e-6 * len(X))
-    assert model._state.memo == ()
+    assert model.mixture_.state.memo == ()
 
 
 @BOTH
 def test_components_are_in_the_order_of_any_other_fit(covariance_type):
     model, _, _ = fitted(covariance_type)
-    assert model._state.elbo == pytest.approx(model._state.in_canonical_order().elbo)
+    assert model.mixture_.state.elbo == pytest.approx(model.mixture_.state.in_canonical_order().elbo)
     assert (np.diff(model.weights_) <= 0.01).all()  # heaviest first, where the bound is highest
 
 
@@ -178,25 +181,24 @@ def test_the_tree_can_be_cut():
 @pytest.mark.parametrize("first_id", [0, 17])
 def test_lineage_accounts_for_every_component(covariance_type, first_id):
     X, labels = blobs()
-    model = DPMixture(covariance_type=covariance_type, random_state=0)
-    model._first_id = first_id
-    model.fit_clusters(X, labels)
-    assert model.component_ids_.min() >= first_id
-    born = {c for record in model.lineage_ for c in set(record.children) - set(record.parents)}
-    parents = {p for record in model.lineage_ for p in record.parents}
-    roots = (parents | set(model.component_ids_.tolist())) - born
+    base = start_on(X, MixtureOptions(covariance_type=covariance_type))
+    model = fit_within_clusters(base, ClusterStarts(first_id), X, labels, None, np.random.default_rng(0)).model
+    assert model.component_ids.min() >= first_id
+    born = {c for record in model.lineage for c in set(record.children) - set(record.parents)}
+    parents = {p for record in model.lineage for p in record.parents}
+    roots = (parents | set(model.component_ids.tolist())) - born
     assert len(roots) == 3  # one for each cluster
     assert first_id in roots
     known = set(roots)
-    for record in model.lineage_:
+    for record in model.lineage:
         assert record.accepted
         assert set(record.parents) <= known
         known |= set(record.children)
         known -= set(record.parents) - set(record.children)
-    assert known == set(model.component_ids_.tolist())
-    assert [record.lap for record in model.history_] == list(range(len(model.history_)))
-    assert [r.lap for r in model.lineage_] == sorted(r.lap for r in model.lineage_)
-    assert model._state.next_id > max(known)
+    assert known == set(model.component_ids.tolist())
+    assert [record.lap for record in model.history] == list(range(len(model.history)))
+    assert [r.lap for r in model.lineage] == sorted(r.lap for r in model.lineage)
+    assert model.state.next_id > max(known)
 
 
 def test_lineages_stay_inside_their_cluster():

@@ -12,7 +12,7 @@ from diva.mixture.laps import fit_mixture
 from diva.mixture.local import summarize
 from diva.mixture.moves import Birth, Delete, Merge, Shuffle
 from diva.mixture.moves.base import Agenda, Edit, Proposal, joint_entropy_floor, try_proposal, x_log_x
-from diva.mixture.standardize import FramedBatches, measure
+from diva.mixture.standardize import StandardizedBatches, measure
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
 
@@ -135,9 +135,9 @@ def test_births_that_see_few_codes_are_few(collected_share, fewest, most):
     """A child needs ``min_mass`` of the codes that its birth was planned on, so K follows what is collected."""
     rng = np.random.default_rng(0)
     z = np.concatenate([rng.normal(c, 0.1, size=(100, 2)) for c in itertools.product(range(4), range(3))])
-    frame = measure(ArrayBatches(z)).frame
+    standardization = measure(ArrayBatches(z)).standardization
     family = make_family("diag", torch.zeros(2).double(), torch.full((2,), 0.1).double())
     birth = Birth(min_mass=20.0, collected_share=collected_share)
-    batches = FramedBatches(ArrayBatches(z), frame, torch.device("cpu"))
+    batches = StandardizedBatches(ArrayBatches(z), standardization, torch.device("cpu"))
     fit = fit_mixture(batches, MixtureState.start(family, 5.0), rng, moves=[birth, Merge(), Delete(), Shuffle()])
     assert fewest <= fit.state.n_components <= most

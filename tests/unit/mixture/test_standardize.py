@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diva.data import Rows
-from diva.mixture.standardize import FARTHEST, Frame, FramedBatches, measure
+from diva.mixture.standardize import FARTHEST, Standardization, StandardizedBatches, measure
 
 CPU = torch.device("cpu")
 
@@ -21,60 +21,63 @@ def test_measure_is_mean_and_standard_deviation(seed, n_batches, offset, weighte
     rng = np.random.default_rng(seed)
     X = offset + rng.normal(size=(50, 3)) * [1.0, 100.0, 5.0]
     weights = rng.uniform(0.0, 3.0, 50) if weighted else None
-    frame = measure(pieces(X, weights, n_batches)).frame
+    standardization = measure(pieces(X, weights, n_batches)).standardization
     w = np.ones(50) if weights is None else weights
     # numpy's own mean of numbers near 1e12 is no better: centre exactly first
     centred = X - offset
     mean = w @ centred / w.sum()
     std = np.sqrt(w @ (centred - mean) ** 2 / w.sum())
-    np.testing.assert_allclose(frame.origin.numpy() - offset, mean, atol=1e-12 + 4e-16 * offset * 50)
-    np.testing.assert_allclose(frame.unit.numpy(), std, rtol=1e-9 + 1e-15 * offset)
-    assert frame.origin.dtype == frame.unit.dtype == torch.float64
+    np.testing.assert_allclose(standardization.mean.numpy() - offset, mean, atol=1e-12 + 4e-16 * offset * 50)
+    np.testing.assert_allclose(standardization.scale.numpy(), std, rtol=1e-9 + 1e-15 * offset)
+    assert standardization.mean.dtype == standardization.scale.dtype == torch.float64
 
 
 def test_weights_count_as_repetitions():
     X, times = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 3
-    weighted, repeated = measure(pieces(X, times.astype(float))).frame, measure([Rows(X.repeat(times, axis=0))]).frame
-    torch.testing.assert_close(weighted.origin, repeated.origin)
-    torch.testing.assert_close(weighted.unit, repeated.unit)
+    weighted, repeated = (
+        measure(pieces(X, times.astype(float))).standardization,
+        measure([Rows(X.repeat(times, axis=0))]).standardization,
+    )
+    torch.testing.assert_close(weighted.mean, repeated.mean)
+    torch.testing.assert_close(weighted.scale, repeated.scale)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, -1e12 / 3, 1e-200])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_constant_column_has_unit_one_and_lies_at_the_origin(value, dtype):
+def test_a_constant_column_has_scale_one_and_becomes_zero(value, dtype):
     X = np.random.default_rng(0).normal(size=(1001, 2)).astype(dtype)
     X[:, 1] = value
-    frame = measure(pieces(X, np.random.default_rng(1).uniform(size=1001).astype(dtype))).frame
-    assert frame.unit[1] == 1.0
-    z, _ = frame.enter(Rows(X), CPU)
+    standardization = measure(pieces(X, np.random.default_rng(1).uniform(size=1001).astype(dtype))).standardization
+    assert standardization.scale[1] == 1.0
+    z, _ = standardization.apply(Rows(X), CPU)
     assert (z[:, 1] == 0).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("offset", "scale"), [(0.0, 1.0), (1e3, 0.1), (-50.0, 1e5), (0.0, 1e-12)])
-def test_data_enter_their_frame_as_standard_scores(dtype, offset, scale):
+def test_data_become_standard_scores(dtype, offset, scale):
     X = (offset + scale * np.random.default_rng(0).normal(size=(500, 2))).astype(dtype)
-    frame = measure(pieces(X)).frame
-    z, weights = frame.enter(Rows(X), CPU)
+    standardization = measure(pieces(X)).standardization
+    z, weights = standardization.apply(Rows(X), CPU)
     assert z.numpy().dtype == dtype
     assert weights is None
     expected = (X.astype(np.float64) - X.astype(np.float64).mean(0)) / X.astype(np.float64).std(0)
-    # near the origin subtraction is exact, so only the scale of z itself is rounded
+    # near the mean subtraction is exact, so only the scale of z itself is rounded
     rounding = np.finfo(dtype).eps * (4 + abs(offset) / scale)
     np.testing.assert_allclose(z.numpy(), expected, atol=8 * rounding)
 
 
-def test_leaving_undoes_entering():
+def test_undo_undoes_apply():
     X = np.random.default_rng(0).normal(7.0, 3.0, size=(30, 2))
-    frame = measure([Rows(X)]).frame
-    np.testing.assert_allclose(frame.leave(frame.enter(Rows(X), CPU)[0]).numpy(), X, rtol=1e-14)
+    standardization = measure([Rows(X)]).standardization
+    np.testing.assert_allclose(standardization.undo(standardization.apply(Rows(X), CPU)[0]).numpy(), X, rtol=1e-14)
 
 
-def test_entering_does_not_touch_the_data():
+def test_standardizing_does_not_touch_the_data():
     X = np.random.default_rng(0).normal(size=(30, 2))
     copy = X.copy()
     X.flags.writeable = False
-    measure([Rows(X)]).frame.enter(Rows(X), CPU)
+    measure([Rows(X)]).standardization.apply(Rows(X), CPU)
     np.testing.assert_array_equal(X, copy)
 
 
@@ -86,37 +89,37 @@ def test_measure_counts_and_finds_the_range():
     assert measured.highest.tolist() == [3.0, 9.0]
 
 
-def test_data_out_of_reach_of_an_older_frame_are_refused():
-    frame = measure([Rows(np.array([[0.0], [2.0]]))]).frame
-    measure([Rows(np.array([[0.9 * FARTHEST]]))]).check_within_reach_of(frame)
+def test_data_out_of_reach_of_earlier_ones_are_refused():
+    standardization = measure([Rows(np.array([[0.0], [2.0]]))]).standardization
+    measure([Rows(np.array([[0.9 * FARTHEST]]))]).check_within_reach_of(standardization)
     with pytest.raises(ValueError, match=r"Feature 0 .* too far"):
-        measure([Rows(np.array([[0.0], [-2.0 * FARTHEST]]))]).check_within_reach_of(frame)
+        measure([Rows(np.array([[0.0], [-2.0 * FARTHEST]]))]).check_within_reach_of(standardization)
 
 
 @pytest.mark.parametrize(
     ("values", "message"), [([[1.0]], "features"), ([[1.0, np.nan]], "NaN"), ([[np.inf, 0.0]], "infinity")]
 )
-def test_rows_of_another_kind_cannot_enter(values, message):
-    frame = Frame(torch.zeros(2).double(), torch.ones(2).double())
+def test_rows_of_another_kind_are_refused(values, message):
+    standardization = Standardization(torch.zeros(2).double(), torch.ones(2).double())
     with pytest.raises(ValueError, match=message):
-        frame.enter(Rows(np.array(values)), CPU)
+        standardization.apply(Rows(np.array(values)), CPU)
 
 
 def test_points_beyond_everything_are_brought_to_the_edge():
-    frame = Frame(torch.zeros(1).double(), torch.ones(1).double())
-    z, _ = frame.enter(Rows(np.array([[1e300], [-1e300], [5.0]])), CPU)
+    standardization = Standardization(torch.zeros(1).double(), torch.ones(1).double())
+    z, _ = standardization.apply(Rows(np.array([[1e300], [-1e300], [5.0]])), CPU)
     assert z.squeeze(1).tolist() == [FARTHEST, -FARTHEST, 5.0]
 
 
-def test_log_volume_is_that_of_the_unit_cell():
-    frame = Frame(torch.zeros(2).double(), torch.tensor([2.0, 8.0]).double())
-    np.testing.assert_allclose(frame.log_volume, np.log(16.0))
+def test_log_volume_is_that_of_the_scales():
+    standardization = Standardization(torch.zeros(2).double(), torch.tensor([2.0, 8.0]).double())
+    np.testing.assert_allclose(standardization.log_volume, np.log(16.0))
 
 
 def test_batches_can_be_iterated_again_in_chunks():
     X, w = np.random.default_rng(0).normal(size=(10, 2)), np.arange(10.0)
-    frame = measure(pieces(X, w)).frame
-    batches = FramedBatches(pieces(X, w), frame, CPU)
+    standardization = measure(pieces(X, w)).standardization
+    batches = StandardizedBatches(pieces(X, w), standardization, CPU)
     for _ in range(2):
         chunks = [chunk for block in batches for chunk in block.chunks(3)]
         assert [len(z) for z, _ in chunks] == [3, 1, 3, 3]

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from diva.mixture.options import MixtureOptions
 from diva.models.recipes import MAX_EPOCHS, MIN_EPOCHS, MIN_STEPS, PRESETS, Recipe, Schedule, recipe_from_plain
 from diva.training.encode import start_mixture
 
@@ -148,11 +149,11 @@ def test_the_paper_preset_holds_the_table_of_hyper_parameters():
 def test_every_preset_starts_with_one_component(preset):
     recipe = PRESETS[preset]
     z = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)) * 4 + 1
-    prior = start_mixture(z, recipe.covariance_type, recipe.concentration, recipe.covariance_scale)
+    prior = start_mixture(z, MixtureOptions(recipe.concentration, recipe.covariance_type, recipe.covariance_scale))
     assert prior.mixture.n_components == 1
     assert float(prior.mixture.total.counts.sum()) == 0.0
-    torch.testing.assert_close(prior.frame.origin, z.double().mean(0), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(prior.frame.unit, z.double().std(0, correction=0), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(prior.standardization.mean, z.double().mean(0), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(prior.standardization.scale, z.double().std(0, correction=0), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("preset", ["images", "features", "sensors"])
