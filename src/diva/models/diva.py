@@ -21,10 +21,9 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from diva.checks import plain_param, resolve_device
-from diva.data import Samples, Scaling
-from diva.data.opening import check_range, check_shape, open_samples, scaling_for
-from diva.data.preparation import Preparation, PreparedSource, fit_preparation
-from diva.data.samples import FARTHEST
+from diva.data import InputPipeline, Samples, Scaling
+from diva.data.preparation import Preparation
+from diva.data.scaling import FARTHEST
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
 from diva.mixture.estimator import DPMixture, Level
 from diva.mixture.moves import MoveRecord
@@ -321,13 +320,12 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         n_moves = len(self.lineage_) if goes_on else 0
         if not goes_on:
             self._stream = Stream()
-            source = open_samples(self, X, reset=True)
-            self._item_shape = source.item_shape
-            self._preparation = fit_preparation(source, tfidf=bool(self.tfidf), n_axes=self.pca)
-            if self._preparation is not None:
-                source = PreparedSource(source, self._preparation)
-            self._scaling = scaling_for(source, self.image_shape)
-        samples = self._samples(X) if goes_on else Samples(source, self._scaling)
+            pipeline, samples = InputPipeline.fit(
+                self, X, image_shape=self.image_shape, tfidf=bool(self.tfidf), n_axes=self.pca
+            )
+            self._item_shape, self._preparation, self._scaling = pipeline.item_shape, pipeline.preparation, pipeline.scaling
+        else:
+            samples = self._samples(X)
         held_out = None if validation is None else self._samples(validation)
         with learning_from(samples):
             memory = None
@@ -768,12 +766,7 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
 
     def _samples(self, X: Any) -> Samples:
         """New samples, checked against those of the fit."""
-        source = open_samples(self, X, reset=False)
-        check_shape(source, self._item_shape, self._scaling)
-        check_range(source, self._scaling)
-        if self._preparation is not None:
-            source = PreparedSource(source, self._preparation)
-        return Samples(source, self._scaling)
+        return InputPipeline(self._item_shape, self._preparation, self._scaling).open(self, X)
 
     def _open_run(self, folder: RunFolder, learner: Learner, course: Course) -> None:
         """Start the run's folder, or go on from its checkpoint."""

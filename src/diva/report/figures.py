@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from diva.atomic import write_atomically
 from diva.models.diva import DIVA
 from diva.report.findings import Findings, read_findings
 from diva.report.lineage import Flow
@@ -28,7 +29,6 @@ from diva.report.palette import (
 )
 from diva.report.plots import MOST_BARS, MOST_CELLS
 from diva.report.words import clipped
-from diva.runs.archive import write_atomically
 
 FORMATS = ("png", "svg", "pdf", "eps")
 N_IN_STRIP = 8  # images of each sort in the gallery

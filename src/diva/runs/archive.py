@@ -3,14 +3,11 @@
 Nothing that a file holds is ever executed: reading parses JSON and copies numbers, and refuses everything else.
 """
 
-import errno
 import hashlib
 import json
 import math
 import os
-import uuid
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short_repr  # a damaged file may hold a very long string
@@ -20,6 +17,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from diva.atomic import write_atomically
 from diva.exceptions import ModelFileError
 
 FORMAT = "diva"
@@ -72,30 +70,6 @@ def write_archive(path: AnyPath, kind: str, document: dict[str, Any], tensors: T
 
     content = _serialize(path, kind, document, tensors)
     write_atomically(target, content, shown=path)
-
-
-def write_atomically(target: Path, content: bytes, shown: AnyPath | None = None) -> None:
-    """Write a file whole or not at all: to a temporary file, synced, then renamed; ``shown`` is its name in messages."""
-    path = target if shown is None else shown
-    if not target.parent.is_dir():
-        raise FileNotFoundError(
-            errno.ENOENT, f"Could not write {os.fspath(path)!r}: its folder does not exist. Create it first."
-        )
-    temporary = target.parent / f".diva-{uuid.uuid4().hex}.tmp"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        advice = "A file already there is unchanged. Free some space, or choose a folder you can write to."
-        raise OSError(error.errno, f"Could not write {os.fspath(path)!r}: {error.strerror}. {advice}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-    with suppress(OSError):  # not every file system can sync a folder, and the new file is already in place
-        sync_folder(target.parent)
 
 
 def read_archive(path: AnyPath, *, kinds: Collection[str]) -> Archive:
@@ -219,15 +193,6 @@ def _is_padded_with_spaces(path: AnyPath) -> bool:
     with open(path, "rb") as file:
         header = file.read(int.from_bytes(file.read(8), "little"))
     return header.rstrip(b" ").endswith(b"}")
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _refusal(path: AnyPath, expected: str, found: str, advice: str = _WHEN_READING) -> ModelFileError:

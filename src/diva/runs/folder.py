@@ -19,13 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from diva.atomic import write_atomically
 from diva.data import PartOfSource, Source
-from diva.data.samples import parts_of
+from diva.data.sources import parts_of
 from diva.exceptions import ModelFileError, RunBusyError
 from diva.mixture.moves import MoveRecord
 from diva.mixture.prior import MixturePrior, StandardNormal
 from diva.mixture.saving import mixture_from_archive, mixture_to_archive, record_from_plain
-from diva.runs.archive import Archive, read_archive, write_archive, write_atomically
+from diva.runs.archive import Archive, read_archive, write_archive
 from diva.training.loop import EpochRecord, Learner
 from diva.training.pseudo_labels import Teacher
 

@@ -17,8 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from diva.data import Samples, Source
-from diva.data.samples import Scaling
+from diva.data import Samples, Scaling, Source
 from diva.mixture.estimator import DPMixture
 from diva.networks.vae import VAE
 from diva.training.encode import ENCODE_ROWS, decode, encode

@@ -1,7 +1,7 @@
 """Features of images from a frozen network, and the file they are kept in.
 
-The file is an npz with ``X`` (n, features) in float32 and, where labels are known, ``y`` and ``class_names``. The catalog reads
-it as ``features.npz`` in the folder ``stl10`` or ``imagenet50``.
+The file is an npz with ``X`` (n, features) in float32 and, where labels are known, ``y`` and ``class_names``. It is
+read as ``features.npz`` in the folder ``stl10`` or ``imagenet50``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from diva.data.images import IMAGE_SUFFIXES
+from diva.atomic import write_atomically
+from diva.data.formats.images import IMAGE_SUFFIXES
 from diva.exceptions import DataError
-from diva.runs.archive import write_atomically
 
 
 @dataclass(frozen=True)
