@@ -20,7 +20,7 @@ from diva.cli.runs import check_finished, open_model
 from diva.cli.sources import SOURCE_FILE, SourceSpec, open_spec, specify
 from diva.cli.tables import TableWriter
 from diva.data import LoadedData, PartOfSource
-from diva.data.formats import is_table
+from diva.data.formats.paths import is_table
 from diva.metrics import Agreement
 from diva.models.diva import DIVA
 from diva.report import write_figures, write_report

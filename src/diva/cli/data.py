@@ -28,8 +28,7 @@ from rich.text import Text
 from diva.cli.errors import for_people
 from diva.data import check_dataset, dataset_info, get_dataset, list_datasets
 from diva.data.datasets.features import extract_features, load_encoder, open_images, write_features
-from diva.data.formats import read_labels
-from diva.data.formats.labels import number_classes
+from diva.data.formats.labels import number_classes, read_labels
 from diva.exceptions import DataError
 
 data_app = typer.Typer(no_args_is_help=True, help="Data sets by name: list, get and check them.", rich_markup_mode=None)

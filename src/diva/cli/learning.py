@@ -31,7 +31,8 @@ from diva.cli.options import (
 from diva.cli.runs import new_run, replacing
 from diva.cli.sources import SourceSpec, open_spec, specify
 from diva.data import LoadedData
-from diva.data.datasets import AS_PUBLISHED, is_name
+from diva.data.datasets.info import AS_PUBLISHED
+from diva.data.datasets.registry import is_name
 from diva.exceptions import ComponentLimitWarning
 from diva.models.diva import DIVA
 from diva.report import write_report

@@ -11,8 +11,9 @@ from typing import Any
 from diva.atomic import write_atomically
 from diva.cli.errors import UsageError
 from diva.data import LoadedData, load_dataset, open_path
-from diva.data.datasets import is_name
-from diva.data.formats import is_table, read_labels
+from diva.data.datasets.registry import is_name
+from diva.data.formats.labels import read_labels
+from diva.data.formats.paths import is_table
 
 SOURCE_FILE = "source.json"
 

@@ -1,20 +1,14 @@
 """Samples in, from wherever they are kept; no model."""
 
 from diva.data.batches import ArrayBatches, ReiterableBatches, Rows, is_batch_source, to_numpy
-from diva.data.datasets import (
-    DatasetInfo,
-    DatasetStatus,
-    FileCheck,
-    GaussianMixtureTruth,
-    RemoteFile,
-    check_dataset,
-    dataset_info,
-    get_dataset,
-    list_datasets,
-    load_dataset,
-    make_gaussian_mixture,
-)
-from diva.data.formats import ReadOptions, SparseSource, open_path
+from diva.data.datasets.download import get_dataset
+from diva.data.datasets.info import DatasetInfo, RemoteFile
+from diva.data.datasets.load import load_dataset
+from diva.data.datasets.registry import dataset_info
+from diva.data.datasets.status import DatasetStatus, FileCheck, check_dataset, list_datasets
+from diva.data.datasets.synthetic import GaussianMixtureTruth, make_gaussian_mixture
+from diva.data.formats.paths import ReadOptions, open_path
+from diva.data.formats.sparse import SparseSource
 from diva.data.pipeline import InputPipeline
 from diva.data.scaling import Samples, Scaling
 from diva.data.schedules import ClassSchedule, FeatureDrift, Imbalance, MixtureDrift, Schedule, Stage

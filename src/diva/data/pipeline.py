@@ -13,8 +13,7 @@ from torch import Tensor
 
 from diva.data.preparation import Preparation, PreparedSource, fit_preparation
 from diva.data.scaling import Samples, Scaling, check_range, check_shape, scaling_for
-from diva.data.sources import Source
-from diva.data.statistics import Statistic
+from diva.data.sources import Check
 from diva.data.validate import FiniteCheck, open_samples
 
 
@@ -56,7 +55,7 @@ class InputPipeline:
         """
         source = open_samples(estimator, X, reset=True)
         item_shape = source.item_shape
-        checks: tuple[Statistic, ...] = (FiniteCheck(type(estimator).__name__),)
+        checks: tuple[Check, ...] = (FiniteCheck(type(estimator).__name__),)
         preparation = fit_preparation(source, *checks, tfidf=tfidf, n_axes=n_axes)
         if preparation is not None:
             source, checks = PreparedSource(source, preparation), ()
@@ -68,10 +67,7 @@ class InputPipeline:
         source = open_samples(estimator, X, reset=False)
         check_shape(source, self.item_shape, self.scaling)
         check_range(source, self.scaling, FiniteCheck(type(estimator).__name__))
-        return Samples(self._prepared(source), self.scaling)
-
-    def _prepared(self, source: Source) -> Source:
-        return source if self.preparation is None else PreparedSource(source, self.preparation)
+        return Samples(source if self.preparation is None else PreparedSource(source, self.preparation), self.scaling)
 
     @property
     def prepared_shape(self) -> tuple[int, ...]:

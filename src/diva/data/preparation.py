@@ -10,8 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diva.data.sources import Source
-from diva.data.statistics import Statistic, read_through
+from diva.data.sources import Check, Source, parts_of
 
 WIDEST_PCA = 10_000  # features: their covariance is held in memory
 
@@ -86,10 +85,8 @@ class PreparedSource:
         return self.preparation.apply(self.raw.take(index))
 
 
-def fit_preparation(source: Source, *also: Statistic, tfidf: bool, n_axes: int | None) -> Preparation | None:
-    """Measure what the steps need, in one pass for each; None if there are none.
-
-    ``also`` is measured in the first pass; nothing is read if there are no steps.
+def fit_preparation(source: Source, *checks: Check, tfidf: bool, n_axes: int | None) -> Preparation | None:
+    """Measure what the steps need, in one pass for each, with the checks in the first; None if there are no steps.
 
     Raises
     ------
@@ -102,70 +99,46 @@ def fit_preparation(source: Source, *also: Statistic, tfidf: bool, n_axes: int |
         raise ValueError(f"tfidf and pca are for rows of numbers, but samples have shape {source.item_shape}. Leave them out.")
     preparation = Preparation()
     if tfidf:
-        frequencies = DocumentFrequencies(source.item_shape)
-        read_through(source, *also, frequencies)
-        preparation, also = Preparation(frequencies.inverse()), ()
+        preparation, checks = Preparation(_inverse_frequencies(source, *checks)), ()
     if n_axes is None:
         return preparation
-    _check_axes(len(source), source.item_shape[0], n_axes)
-    products = CrossProducts(preparation, source.item_shape[0])
-    read_through(source, *also, products)
-    return Preparation(preparation.idf, *products.principal_axes(n_axes))
-
-
-def _check_axes(n_samples: int, n_features: int, n_axes: int) -> None:
-    if n_axes > min(n_features, n_samples):
-        raise ValueError(
-            f"pca={n_axes} is more than {n_samples:,} samples of {n_features:,} features have axes. Choose a smaller number."
-        )
-    if n_features > WIDEST_PCA:
-        raise ValueError(f"pca takes at most {WIDEST_PCA:,} features, got {n_features:,}. Select or reduce them first.")
+    mean, axes = _principal_axes(source, preparation, n_axes, *checks)
+    return Preparation(preparation.idf, mean, axes)
 
 
 def _sublinear(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(counts > 0, 1.0 + np.log(np.maximum(counts, 1e-300)), 0.0)
 
 
-class DocumentFrequencies:
-    """In how many rows each word occurs."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self._n_with, self._n_rows = np.zeros(shape), 0
-
-    def update(self, part: NDArray[Any]) -> None:  # noqa: D102
+def _inverse_frequencies(source: Source, *checks: Check) -> Tensor:
+    """Smoothed, as scikit-learn's TfidfTransformer has them."""
+    n_with = np.zeros(source.item_shape)
+    for part in parts_of(source, *checks):
         if part.min(initial=0) < 0 or (part != np.round(part)).any():
             raise ValueError("tfidf=True is for counts of words, but some numbers are negative or not whole. Leave it out.")
-        self._n_with += (part > 0).sum(axis=0)
-        self._n_rows += len(part)
-
-    def inverse(self) -> Tensor:
-        """Log of the inverse frequencies, smoothed as scikit-learn's TfidfTransformer has them."""
-        return torch.from_numpy(np.log((1 + self._n_rows) / (1 + self._n_with)) + 1)
+        n_with += (part > 0).sum(axis=0)
+    return torch.from_numpy(np.log((1 + len(source)) / (1 + n_with)) + 1)
 
 
-class CrossProducts:
-    """Sums and products of prepared features, whose covariance has the principal axes: exact, and in memory without n."""
-
-    def __init__(self, preparation: Preparation, n_features: int) -> None:
-        self._preparation, self._n_rows = preparation, 0
-        self._shift: NDArray[np.float64] | None = None
-        self._total, self._products = np.zeros(n_features), np.zeros((n_features, n_features))
-
-    def update(self, part: NDArray[Any]) -> None:  # noqa: D102
-        values = self._preparation.apply(part).astype(np.float64)
-        if self._shift is None:
-            self._shift = values[0].copy()  # near the data, so that products do not cancel
-        deviation = values - self._shift
-        self._total += deviation.sum(axis=0)
-        self._products += deviation.T @ deviation
-        self._n_rows += len(part)
-
-    def principal_axes(self, n_axes: int) -> tuple[Tensor, Tensor]:
-        """Mean and axes, (d,) and (n_axes, d): eigenvectors of the covariance."""
-        assert self._shift is not None
-        mean = self._total / self._n_rows
-        _, vectors = np.linalg.eigh(self._products / self._n_rows - np.outer(mean, mean))
-        axes = vectors[:, ::-1][:, :n_axes].T
-        largest = axes[np.arange(n_axes), np.abs(axes).argmax(axis=1)]
-        axes *= np.where(largest < 0, -1.0, 1.0)[:, None]  # signs that repeat
-        return torch.from_numpy(self._shift + mean), torch.from_numpy(np.ascontiguousarray(axes))
+def _principal_axes(source: Source, before: Preparation, n_axes: int, *checks: Check) -> tuple[Tensor, Tensor]:
+    """Eigenvectors of the covariance: exact, and in memory that does not grow with the number of samples."""
+    n_features = source.item_shape[0]
+    if n_axes > min(n_features, len(source)):
+        raise ValueError(
+            f"pca={n_axes} is more than {len(source):,} samples of {n_features:,} features have axes. Choose a smaller number."
+        )
+    if n_features > WIDEST_PCA:
+        raise ValueError(f"pca takes at most {WIDEST_PCA:,} features, got {n_features:,}. Select or reduce them first.")
+    n, first, total, products = 0, np.zeros(n_features), np.zeros(n_features), np.zeros((n_features, n_features))
+    for part in parts_of(source, *checks):
+        values = before.apply(part).astype(np.float64)
+        first = first if n else values[0].copy()
+        deviation = values - first  # near 0, so that products do not cancel
+        total += deviation.sum(axis=0)
+        products += deviation.T @ deviation
+        n += len(part)
+    mean = total / n
+    _, vectors = np.linalg.eigh(products / n - np.outer(mean, mean))
+    axes = vectors[:, ::-1][:, :n_axes].T
+    axes *= np.where(axes[np.arange(n_axes), np.abs(axes).argmax(axis=1)] < 0, -1.0, 1.0)[:, None]  # signs that repeat
+    return torch.from_numpy(first + mean), torch.from_numpy(np.ascontiguousarray(axes))

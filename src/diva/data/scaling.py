@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diva.data.sources import DatasetSource, Source
-from diva.data.statistics import FeatureMoments, Range, Statistic, read_through
+from diva.data.sources import Check, DatasetSource, Source, measure_moments, measure_range, parts_of
 
 FARTHEST = 1e6  # units from the middle; what lies beyond could overflow in a network
 MEANT = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
@@ -100,16 +99,16 @@ class Samples:
         return self.scaling.to_input(self.source.take(np.asarray(index)))
 
 
-def scaling_for(source: Source, image_shape: tuple[int, ...] | None, *also: Statistic) -> Scaling:
+def scaling_for(source: Source, image_shape: tuple[int, ...] | None, *checks: Check) -> Scaling:
     """Scale images to [-1, 1] by the range they are meant to have, rows to mean 0 and a mean variance of 1.
 
-    Samples are read once; ``also`` is measured in the same pass.
+    Samples are read once, and checked in the same pass.
     """
     shape = source.item_shape
     if not 1 <= len(shape) <= 3 or 0 in shape:
         raise ValueError(f"Expected samples with 1, 2 or 3 axes, got samples of shape {shape}.")
     if image_shape is None and len(shape) == 1:
-        return _row_scaling(source, *also)
+        return _row_scaling(source, *checks)
     if image_shape is not None:
         if len(shape) > 1 and _with_channels(shape) != _with_channels(tuple(image_shape)):
             raise ValueError(f"image_shape={tuple(image_shape)}, but the images are of shape {shape}. Leave it out.")
@@ -120,9 +119,7 @@ def scaling_for(source: Source, image_shape: tuple[int, ...] | None, *also: Stat
         shape = tuple(image_shape)
     channels_first = isinstance(source, DatasetSource) and image_shape is None and len(shape) == 3 and shape[0] <= 4 < shape[2]
     channels, height, width = shape if channels_first else ((*shape, 1)[2], *shape[:2])
-    measured = Range()
-    read_through(source, *also, measured)
-    lowest, highest = image_range(measured.lowest, measured.highest)
+    lowest, highest = image_range(*measure_range(source, *checks))
     offset, unit = (highest + lowest) / 2, (highest - lowest) / 2
     return Scaling(
         (channels, height, width), not channels_first, *(torch.tensor([v], dtype=torch.float64) for v in (offset, unit))
@@ -159,15 +156,14 @@ def image_range(lowest: float, highest: float) -> tuple[float, float]:
     return (lowest, highest) if highest > lowest else (lowest - 1.0, lowest + 1.0)
 
 
-def check_range(source: Source, scaling: Scaling, *also: Statistic) -> None:
-    """Raise ValueError if new images are clearly in other units than those of the fit; measures ``also`` in the same pass."""
+def check_range(source: Source, scaling: Scaling, *checks: Check) -> None:
+    """Raise ValueError if new images are clearly in other units than those of the fit; makes other checks in the same pass."""
     if not scaling.is_image:
-        read_through(source, *also)
+        for _ in parts_of(source, *checks):
+            pass
         return
-    measured = Range()
-    read_through(source, *also, measured)
     low, high = scaling.value_range
-    lowest, highest = measured.lowest, measured.highest
+    lowest, highest = measure_range(source, *checks)
     reach = high - low
     advice = "Scale the images as they were for fit."
     if lowest < low - 2 * reach or highest > high + 2 * reach:
@@ -182,11 +178,9 @@ def check_range(source: Source, scaling: Scaling, *also: Statistic) -> None:
         raise ValueError(f"Images should be from {low:g} to {high:g} as in fit, got {lowest:g} to {highest:g}. {advice}")
 
 
-def _row_scaling(source: Source, *also: Statistic) -> Scaling:
+def _row_scaling(source: Source, *checks: Check) -> Scaling:
     """Centre every feature and divide all by one number: rare features, such as words, must not become the loudest."""
-    moments = FeatureMoments()
-    read_through(source, *also, moments)
-    mean, deviation = moments.mean, moments.deviation
+    mean, deviation = measure_moments(source, *checks)
     typical = float(np.sqrt((deviation**2).mean()))
     unit = typical if typical > 1e-9 * float(np.abs(mean).max()) + 1e-30 else 1.0
     return Scaling(source.item_shape, False, torch.from_numpy(mean), torch.tensor([unit], dtype=torch.float64))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from diva.data.batches import to_numpy
 
+Check = Callable[[NDArray[Any]], None]  # raises an error if it is shown samples that cannot be used
 NUMBERS_AT_ONCE = 1 << 22  # that are read of a source on a pass over it
 
 
@@ -182,8 +183,31 @@ class LoadedData:
         )
 
 
-def parts_of(source: Source) -> Iterator[NDArray[Any]]:
-    """Runs of samples that fit in memory, from first to last."""
+def parts_of(source: Source, *checks: Check) -> Iterator[NDArray[Any]]:
+    """Runs of samples that fit in memory, from first to last; each is shown to the checks before it is given out."""
     rows = max(1, NUMBERS_AT_ONCE // max(1, int(np.prod(source.item_shape))))
     for start in range(0, len(source), rows):
-        yield source.take(np.arange(start, min(start + rows, len(source))))
+        part = source.take(np.arange(start, min(start + rows, len(source))))
+        for check in checks:
+            check(part)
+        yield part
+
+
+def measure_range(source: Source, *checks: Check) -> tuple[float, float]:
+    """Smallest and largest number of a source, in bounded memory."""
+    lowest, highest = np.inf, -np.inf
+    for part in parts_of(source, *checks):
+        lowest, highest = min(lowest, float(part.min())), max(highest, float(part.max()))
+    return lowest, highest
+
+
+def measure_moments(source: Source, *checks: Check) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of every number of a sample, each (features,)."""
+    n, first, total, squares = 0, np.zeros(1), np.zeros(1), np.zeros(1)
+    for part in parts_of(source, *checks):
+        values = part.reshape(len(part), -1).astype(np.float64)
+        first = first if n else values[0].copy()
+        deviation = values - first  # near 0, so that squares do not cancel
+        n, total, squares = n + len(part), total + deviation.sum(0), squares + (deviation**2).sum(0)
+    mean = total / n
+    return first + mean, np.sqrt(np.maximum(squares / n - mean**2, 0.0))

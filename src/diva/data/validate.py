@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from diva.data.batches import to_numpy
-from diva.data.datasets import is_name, load_dataset
-from diva.data.formats import check_frame, open_path, source_from_object
+from diva.data.datasets.load import load_dataset
+from diva.data.datasets.registry import is_name
+from diva.data.formats.objects import check_frame, source_from_object
+from diva.data.formats.paths import open_path
 from diva.data.sources import ArraySource, DatasetSource, Source
 
 HIGHEST = 1e30  # beyond, squares overflow in float32
@@ -56,8 +58,8 @@ class FiniteCheck:
         self._reader = reader
         self._n_samples = 0
 
-    def update(self, part: NDArray[Any]) -> None:
-        """Check the samples that come next."""
+    def __call__(self, part: NDArray[Any]) -> None:
+        """Check the samples that come next, in order."""
         if part.dtype.kind == "f":
             flat = part.reshape(len(part), -1)
             with np.errstate(over="ignore", invalid="ignore"):

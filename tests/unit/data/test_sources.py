@@ -3,7 +3,8 @@ import pytest
 import torch
 from torch.utils.data import Dataset, TensorDataset
 
-from diva.data import ArraySource, DatasetSource, LoadedData, PartOfSource
+from diva.data import ArraySource, DatasetSource, LoadedData, PartOfSource, sources
+from diva.data.sources import measure_moments, measure_range, parts_of
 
 
 class Items(Dataset):
@@ -81,3 +82,26 @@ def test_labels_with_the_names_of_their_classes():
     data = LoadedData(ArraySource(np.zeros((3, 2))), np.array([1, 0, 1]))
     assert data.named_labels is data.labels
     assert LoadedData(data.source, data.labels, class_names=("cat", "dog")).named_labels.tolist() == ["dog", "cat", "dog"]
+
+
+# --- measuring
+
+
+def test_moments_do_not_cancel():
+    X = rng().normal(size=(200, 3)) + 1e8
+    mean, deviation = measure_moments(ArraySource(X))
+    np.testing.assert_allclose(mean, X.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(deviation, (X - 1e8).std(0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_numbers", [1, 7, 40, 10_000])
+def test_parts_do_not_matter(monkeypatch, n_numbers):
+    X = rng().normal(size=(23, 3))
+    whole = measure_range(ArraySource(X)), measure_moments(ArraySource(X))
+    monkeypatch.setattr(sources, "NUMBERS_AT_ONCE", n_numbers)
+    parts = list(parts_of(ArraySource(X)))
+    np.testing.assert_array_equal(np.concatenate(parts), X)
+    assert max(part.size for part in parts) <= max(3, n_numbers)
+    assert measure_range(ArraySource(X)) == whole[0] == (X.min(), X.max())
+    np.testing.assert_allclose(measure_moments(ArraySource(X)), whole[1])
+    np.testing.assert_allclose(whole[1], [X.mean(0), X.std(0)])

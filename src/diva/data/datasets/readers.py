@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.io import loadmat
 
 from diva.data.formats.idx import open_idx
+from diva.data.formats.npy import open_npz
 from diva.data.formats.sparse import SparseSource
 from diva.data.sources import ArraySource, LoadedData, Source
 from diva.exceptions import DataError
@@ -130,13 +131,10 @@ def read_features(path: Path, names: tuple[str, str, str, str] = ("X", "y", "X_t
 
 
 def read_sparse(path: Path) -> LoadedData:
-    """An npz file with the parts of a sparse matrix by rows, and labels."""
+    """The parts of a sparse matrix by rows and ``y`` in an npz file, and optionally ``class_names`` and ``vocab``."""
     arrays = read_npz(path, "data", "indices", "indptr", "shape", "y")
-    parts = (arrays["data"].astype(np.float32), arrays["indices"].astype(np.int32), arrays["indptr"].astype(np.int32))
-    matrix = sparse.csr_matrix(parts, shape=tuple(int(n) for n in arrays["shape"]))
-    matrix.check_format(full_check=True)
     return LoadedData(
-        SparseSource(matrix),
+        open_npz(path).source,
         to_labels(arrays["y"]),
         class_names=to_names(arrays.get("class_names")),
         feature_names=to_names(arrays.get("vocab")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from diva.data.datasets import readers
 from diva.data.datasets.info import AS_PUBLISHED, DatasetInfo, Layout, RemoteFile
+from diva.data.formats.messages import did_you_mean
 from diva.data.sources import LoadedData
 from diva.exceptions import UnknownDatasetError
 
@@ -28,59 +28,28 @@ GAUSSIANS_NUMBERS = 200_000  # components x features: 400 MB of samples
 OWN_FEATURES = "features made with `diva data features`; results depend on the encoder chosen"
 
 
-def _idx_files(base: str, known: dict[str, tuple[str, str, int]]) -> tuple[RemoteFile, ...]:
-    return tuple(RemoteFile(f"{base}/{name}", name, *known[name]) for name in readers.IDX_FILES)
+def _idx_files(base: str, known: tuple[tuple[str, str, int], ...]) -> tuple[RemoteFile, ...]:
+    """Files of MNIST and its relatives, each with sha256, md5 and bytes."""
+    return tuple(RemoteFile(f"{base}/{name}", name, *proof) for name, proof in zip(readers.IDX_FILES, known, strict=True))
 
 
 MNIST_FILES = _idx_files(
     "https://ossci-datasets.s3.amazonaws.com/mnist",
-    {
-        "train-images-idx3-ubyte.gz": (
-            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            9912422,
-        ),
-        "train-labels-idx1-ubyte.gz": (
-            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            "d53e105ee54ea40749a09fcbcd1e9432",
-            28881,
-        ),
-        "t10k-images-idx3-ubyte.gz": (
-            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            "9fb629c4189551a2d022fa330f9573f3",
-            1648877,
-        ),
-        "t10k-labels-idx1-ubyte.gz": (
-            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            "ec29112dd5afa0611ce80d1b7f02629c",
-            4542,
-        ),
-    },
+    (
+        ("440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9912422),
+        ("3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", "d53e105ee54ea40749a09fcbcd1e9432", 28881),
+        ("8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", "9fb629c4189551a2d022fa330f9573f3", 1648877),
+        ("f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", "ec29112dd5afa0611ce80d1b7f02629c", 4542),
+    ),
 )
 FASHION_MNIST_FILES = _idx_files(
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
-    {
-        "train-images-idx3-ubyte.gz": (
-            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            26421880,
-        ),
-        "train-labels-idx1-ubyte.gz": (
-            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-            "25c81989df183df01b3e8a0aad5dffbe",
-            29515,
-        ),
-        "t10k-images-idx3-ubyte.gz": (
-            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-            "bef4ecab320f06d8554ea6380940ec79",
-            4422102,
-        ),
-        "t10k-labels-idx1-ubyte.gz": (
-            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-            "bb300cfdad3c16e7a12a480ee83cd310",
-            5148,
-        ),
-    },
+    (
+        ("3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26421880),
+        ("a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845", "25c81989df183df01b3e8a0aad5dffbe", 29515),
+        ("346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073", "bef4ecab320f06d8554ea6380940ec79", 4422102),
+        ("67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5", "bb300cfdad3c16e7a12a480ee83cd310", 5148),
+    ),
 )
 
 
@@ -363,11 +332,9 @@ def dataset_info(name: str) -> DatasetInfo:
         return REGISTRY[name]
     if GAUSSIANS.fullmatch(str(name)):
         return _gaussians_info(name)
-    names = [*REGISTRY, "gaussians-10"]
-    near = difflib.get_close_matches(str(name).lower().replace("-", "_"), names, n=1, cutoff=0.5)
-    advice = f"Did you mean {near[0]!r}? " if near else ""
+    hint = did_you_mean(str(name).lower().replace("-", "_"), [*REGISTRY, "gaussians-10"])
     raise UnknownDatasetError(
-        f"There is no data set named {name!r}. {advice}Known are {', '.join(REGISTRY)}, and gaussians-K or gaussians-K-D "
+        f"There is no data set named {name!r}.{hint} Known are {', '.join(REGISTRY)}, and gaussians-K or gaussians-K-D "
         "for K Gaussians in D dimensions."
     )
 

@@ -47,17 +47,9 @@ def list_datasets() -> list[DatasetStatus]:
 def _status(info: DatasetInfo) -> DatasetStatus:
     found = find_layout(info)
     is_here = found is not None or not info.layouts
-    return DatasetStatus(
-        info.name,
-        info.title,
-        info.shape,
-        info.n_classes,
-        info.licence,
-        is_here,
-        found[1] if found else None,
-        (found[0].fidelity if found else info.fidelity) if is_here else None,
-        bool(info.files),
-    )
+    known = (info.name, info.title, info.shape, info.n_classes, info.licence)
+    fidelity = (found[0].fidelity if found else info.fidelity) if is_here else None
+    return DatasetStatus(*known, is_here, found[1] if found else None, fidelity, bool(info.files))
 
 
 def check_dataset(name: str) -> list[FileCheck]:

@@ -28,7 +28,12 @@ DAMAGED = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.err
 
 
 def open_npy(path: Path) -> LoadedData:
-    """One array, mapped from the file."""
+    """Samples in an array, mapped from the file."""
+    return LoadedData(ArraySource(read_npy(path)))
+
+
+def read_npy(path: Path) -> NDArray[Any]:
+    """An array that holds samples, mapped from the file; raises DataError if there is none."""
     check_not_empty(path)
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -39,7 +44,7 @@ def open_npy(path: Path) -> LoadedData:
     if not isinstance(values, np.ndarray):
         raise DataError(f"Expected one array in {path}, got several. Give the file a name that ends with .npz.")
     check_array(values.shape, values.dtype, str(path))
-    return LoadedData(ArraySource(values))
+    return values
 
 
 def check_array(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:

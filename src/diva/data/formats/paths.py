@@ -28,19 +28,7 @@ SUPPORTED = (
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to take of a file or folder.
-
-    Attributes
-    ----------
-    columns : sequence of str or None
-        Of a table, which to take and in what order; all but the labels by default.
-    label_column : str or None
-        Of a table.
-    image_size : (height, width) or None
-        Resize images to this.
-    key : str or None
-        Name of the array in a .npz file.
-    """
+    """What to take of a file or folder: the keywords of ``open_path`` as one value."""
 
     columns: Sequence[str] | None = None
     label_column: str | None = None
@@ -68,7 +56,7 @@ def open_path(
     path : str or path-like
         .npy, .npz, .csv, .tsv, .parquet, IDX, .h5ad, or a folder of images or Parquet files.
     columns : sequence of str, optional
-        Of a table; all but the labels by default.
+        Of a table, which to take and in what order; all but the labels by default.
     label_column : str, optional
         Of a table.
     image_size : (height, width), optional

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from diva.data.formats import read_labels
-from diva.data.formats.labels import number_classes, whole_numbers
+from diva.data.formats.labels import number_classes, read_labels, whole_numbers
 from diva.exceptions import DataError
 
 
