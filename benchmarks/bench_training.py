@@ -15,7 +15,7 @@ from benchmarks.datasets import LOADERS
 from benchmarks.recording import Row, record
 from diva import DIVA
 from diva.data import ArraySource, Samples
-from diva.data.opening import scaling_for
+from diva.data.scaling import scaling_for
 from diva.mixture.prior import MixturePrior
 from diva.models.building import flushed_denormals, make_learner, make_recipe, make_views
 from diva.networks.priors import LatentPrior, StandardNormal

@@ -1,4 +1,4 @@
-"""Real data for benchmarks and tests, by name; see diva.data.catalog for where the files are looked for."""
+"""Real data for benchmarks and tests, by name; see diva.data.datasets.load for where the files are looked for."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib import figure as figures
 
 from benchmarks.recording import Row
-from diva.runs.archive import write_atomically
+from diva.atomic import write_atomically
 
 FOLDER = Path(__file__).parent.parent / "docs" / "images"
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e")

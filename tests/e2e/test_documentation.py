@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 from typer.testing import CliRunner
 
-import diva.data.catalog
+import diva.data.datasets.load
 import diva.metrics
 import diva.mixture.estimator
 import diva.models.diva
@@ -38,7 +38,7 @@ def short_fits(monkeypatch):
     few = Bunch(images=digits.images[:300], target=digits.target[:300])
     monkeypatch.setattr(diva.models.recipes, "MIN_EPOCHS", 3)
     monkeypatch.setattr(diva.models.recipes, "MIN_STEPS", 1)
-    monkeypatch.setattr(diva.data.catalog, "load_digits", lambda: few)
+    monkeypatch.setattr(diva.data.datasets.load, "load_digits", lambda: few)
     monkeypatch.setenv("COLUMNS", "200")
 
 

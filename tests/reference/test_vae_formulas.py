@@ -13,7 +13,7 @@ from torch.distributions import MultivariateNormal, Normal, kl_divergence
 from torch.nn import functional
 
 from diva.data import ArrayBatches, ArraySource, Samples
-from diva.data.opening import scaling_for
+from diva.data.scaling import scaling_for
 from diva.mixture.gaussian import NormalGamma, make_family
 from diva.mixture.laps import fit_mixture
 from diva.mixture.local import summarize

@@ -180,7 +180,7 @@ class DEC(DeepClusterer):
         return values_of(self, DECConfig)
 
     def _make_network(self) -> StackedAutoEncoder:
-        return StackedAutoEncoder(self.scaling_.input_shape, self.config_)
+        return StackedAutoEncoder(self.pipeline_.scaling.input_shape, self.config_)
 
     def _make_objective(self, samples: Samples, validation: Samples | None) -> EmbeddedClustering:
         if len(samples) < self.config_.n_clusters:

@@ -12,19 +12,19 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from diva.atomic import write_atomically
 from diva.cli import console
 from diva.cli.errors import UsageError, for_people
 from diva.cli.options import Columns, ImageSize, Json, Key, LabelColumn, Limit, Split, columns_of, image_size_of, split_of
 from diva.cli.runs import check_finished, open_model
-from diva.cli.sources import SOURCE_FILE, OpenedData, SourceSpec, open_spec, specify
+from diva.cli.sources import SOURCE_FILE, SourceSpec, open_spec, specify
 from diva.cli.tables import TableWriter
-from diva.data import PartOfSource
-from diva.data.files import is_table
+from diva.data import LoadedData, PartOfSource
+from diva.data.formats.paths import is_table
 from diva.metrics import Agreement
 from diva.models.diva import DIVA
 from diva.report import write_figures, write_report
 from diva.report.pictures import contact_sheet, to_pictures
-from diva.runs.archive import write_atomically
 from diva.runs.snapshot import SNAPSHOT, Snapshot
 from diva.runs.stream_log import STREAM, read_commit
 
@@ -109,7 +109,7 @@ def noted_image_size(run: Path, source: str) -> tuple[int, int] | None:
     return SourceSpec.read(run).image_size
 
 
-def _write_predictions(model: DIVA, data: OpenedData, out: Path) -> tuple[NDArray[np.int64], int]:
+def _write_predictions(model: DIVA, data: LoadedData, out: Path) -> tuple[NDArray[np.int64], int]:
     clusters, n_novel = [], 0
     groups = model.mixture_.cluster_of_component()
     with TableWriter(out) as table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 from rich.table import Table
 
 from diva.models.diva import DIVA
+from diva.report.words import duration
 from diva.runs.snapshot import Snapshot
 from diva.training.state import EpochRecord
 
@@ -207,19 +207,6 @@ def show_summary(said: dict[str, Any]) -> None:
     output.print(f"Run                   {said['run']}", soft_wrap=True)
     if said["report"]:
         output.print(f"Report                {said['report']}", soft_wrap=True)
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them.
-
-    >>> duration(75)
-    '1 min 15 s'
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    whole = time.gmtime(seconds)
-    hours = int(seconds // 3600)
-    return f"{hours} h {whole.tm_min} min" if hours else f"{whole.tm_min} min {whole.tm_sec} s"
 
 
 def note(text: str) -> None:

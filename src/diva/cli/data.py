@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -25,9 +26,9 @@ from rich.table import Table
 from rich.text import Text
 
 from diva.cli.errors import for_people
-from diva.data.catalog import check_dataset, dataset_info, get_dataset, list_datasets
-from diva.data.features import extract_features, load_encoder, open_images, write_features
-from diva.data.layouts import to_labels
+from diva.data import check_dataset, dataset_info, get_dataset, list_datasets
+from diva.data.datasets.features import extract_features, load_encoder, open_images, write_features
+from diva.data.formats.labels import number_classes, read_labels
 from diva.exceptions import DataError
 
 data_app = typer.Typer(no_args_is_help=True, help="Data sets by name: list, get and check them.", rich_markup_mode=None)
@@ -137,7 +138,9 @@ def features_command(
     images: Annotated[Path, typer.Argument(help="Folder of images, with one folder for each class or none; or an npy file.")],
     encoder: Annotated[str, typer.Option(help="module:function that returns a torch.nn.Module, trained and frozen.")],
     out: Annotated[Path, typer.Option(help="File to write, .npz.")],
-    labels: Annotated[Path | None, typer.Option(help="npy file with the labels, where folders do not give them.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="File with the labels, where folders do not give them: .npy or text.")
+    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Images at a time.")] = 64,
     image_size: Annotated[int, typer.Option(min=1, help="Height and width the encoder is given.")] = 224,
     as_json: AsJson = False,
@@ -153,8 +156,7 @@ def features_command(
         if out.suffix != ".npz":
             raise DataError(f"Expected a file that ends in .npz for --out, got {out.name}.")
         pictures = open_images(images)
-        y = pictures.labels if labels is None else _read_labels(labels, len(pictures))
-        names = pictures.class_names if labels is None else None
+        y, names = (pictures.labels, pictures.class_names) if labels is None else _read_classes(labels, len(pictures))
         network = load_encoder(encoder)
         with _progress("images", (MofNCompleteColumn(),), quiet=as_json) as tell:
             features = extract_features(pictures, network, batch_size=batch_size, image_size=image_size, on_progress=tell)
@@ -167,11 +169,9 @@ def features_command(
         typer.echo(f"{out} holds {features.shape[0]:,} x {features.shape[1]:,} features, {classes}.")
 
 
-def _read_labels(path: Path, n_images: int) -> Any:
-    try:
-        labels = to_labels(np.load(path, allow_pickle=False))
-    except (ValueError, EOFError) as error:
-        raise DataError(f"{path} cannot be read as labels: {error}") from error
+def _read_classes(path: Path, n_images: int) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:
+    """Class numbers from a file, and the names of the classes if it holds words."""
+    labels = read_labels(path)
     if len(labels) != n_images:
         raise DataError(f"Expected one label for each of {n_images:,} images, {path.name} has {len(labels):,}.")
-    return labels
+    return number_classes(labels)

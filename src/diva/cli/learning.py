@@ -29,9 +29,10 @@ from diva.cli.options import (
     split_of,
 )
 from diva.cli.runs import new_run, replacing
-from diva.cli.sources import OpenedData, SourceSpec, open_spec, specify
-from diva.data.catalog import is_name
-from diva.data.layouts import AS_PUBLISHED
+from diva.cli.sources import SourceSpec, open_spec, specify
+from diva.data import LoadedData
+from diva.data.datasets.info import AS_PUBLISHED
+from diva.data.datasets.registry import is_name
 from diva.exceptions import ComponentLimitWarning
 from diva.models.diva import DIVA
 from diva.report import write_report
@@ -85,7 +86,7 @@ def fit(
         )
         params = parameters.resolve(given, config)  # a wrong flag is said before long reading
         data = open_spec(spec)
-        params = {"random_state": 0} | (data.suggested or {}) | params
+        params = {"random_state": 0} | data.suggested | params
         run = new_run(out, data.name, overwrite)
         with replacing(run):
             learn(run, spec, data, params, resume=False, with_report=report, as_json=as_json)
@@ -137,7 +138,7 @@ def stored_params(run: Path) -> dict[str, Any]:
 def learn(
     run: Path,
     spec: SourceSpec,
-    data: OpenedData,
+    data: LoadedData,
     params: dict[str, Any],
     *,
     resume: bool,

@@ -8,15 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from diva.atomic import write_atomically
 from diva.cli.errors import UsageError
-from diva.data import PartOfSource, Source
-from diva.data.catalog import dataset_info, is_name, load_dataset
-from diva.data.files import is_table, open_path
-from diva.exceptions import DataError
-from diva.runs.archive import write_atomically
+from diva.data import LoadedData, load_dataset, open_path
+from diva.data.datasets.registry import is_name
+from diva.data.formats.labels import read_labels
+from diva.data.formats.paths import is_table
 
 SOURCE_FILE = "source.json"
 
@@ -77,44 +74,6 @@ class SourceSpec:
             raise UsageError(f"{str(run / SOURCE_FILE)!r} is damaged ({error}). Start the run again with `diva fit`.") from None
 
 
-@dataclass(frozen=True)
-class OpenedData:
-    """Samples and what is known about them.
-
-    Attributes
-    ----------
-    source : Source
-    name : str
-    labels : array of shape (n_samples,), or None
-    feature_names, sample_names, columns : list of str, or None
-    suggested : dict
-        Parameters that suit a named data set.
-    fidelity : str
-        How this copy of a named data set differs from the published one.
-    """
-
-    source: Source
-    name: str
-    labels: NDArray[Any] | None = None
-    feature_names: list[str] | None = None
-    sample_names: list[str] | None = None
-    columns: list[str] | None = None
-    suggested: dict[str, Any] | None = None
-    fidelity: str = ""
-
-    def first(self, n: int | None) -> OpenedData:
-        """Only the first n samples."""
-        if n is None or n >= len(self.source):
-            return self
-        index = np.arange(n)
-        return replace(
-            self,
-            source=PartOfSource(self.source, index),
-            labels=None if self.labels is None else self.labels[:n],
-            sample_names=None if self.sample_names is None else self.sample_names[:n],
-        )
-
-
 def specify(source: str, **given: Any) -> SourceSpec:
     """A specification whose paths do not depend on the current folder."""
     if source in ("", "-"):
@@ -127,7 +86,7 @@ def specify(source: str, **given: Any) -> SourceSpec:
     return SourceSpec(absolute, **given)
 
 
-def open_spec(spec: SourceSpec) -> OpenedData:
+def open_spec(spec: SourceSpec) -> LoadedData:
     """Open what a specification names.
 
     Raises
@@ -145,25 +104,19 @@ def open_spec(spec: SourceSpec) -> OpenedData:
     return data.first(spec.limit)
 
 
-def _open_named(spec: SourceSpec) -> OpenedData:
+def _open_named(spec: SourceSpec) -> LoadedData:
     for name in ("columns", "label_column", "image_size", "key"):
         if getattr(spec, name) is not None:
             raise UsageError(f"--{name.replace('_', '-')} is for files, but {spec.source!r} is a data set. Leave it out.")
-    named = load_dataset(spec.source)
-    source: Source = named.source
-    labels: NDArray[Any] | None = named.labels
+    data = load_dataset(spec.source)
     if spec.split == "test":
-        if named.test_source is None:
+        if data.test_source is None:
             raise UsageError(f"The data set {spec.source!r} has no test part. Leave --split out.")
-        source, labels = named.test_source, named.test_labels
-    if labels is not None and named.class_names is not None:
-        labels = np.asarray(named.class_names)[labels]
-    names = None if named.feature_names is None else list(named.feature_names)
-    suggested = dict(dataset_info(spec.source).parameters)
-    return OpenedData(source, spec.source, labels, names, suggested=suggested, fidelity=named.fidelity)
+        data = replace(data, source=data.test_source, labels=data.test_labels)
+    return replace(data, labels=data.named_labels)
 
 
-def _open_file(spec: SourceSpec) -> OpenedData:
+def _open_file(spec: SourceSpec) -> LoadedData:
     if spec.split == "test":
         raise UsageError("--split is for data sets that have a test part; name the file you mean instead.")
     if spec.key is not None and not spec.source.endswith(".npz"):
@@ -172,31 +125,6 @@ def _open_file(spec: SourceSpec) -> OpenedData:
         raise UsageError("--image-size is for folders of images, which this is not. Resize arrays of images yourself.")
     if spec.label_column is not None and spec.label_column in (spec.columns or ()):
         raise UsageError(f"{spec.label_column!r} is the label column, so it cannot be learnt from. Leave it out of --columns.")
-    opened = open_path(
+    return open_path(
         spec.source, columns=spec.columns, label_column=spec.label_column, image_size=spec.image_size, key=spec.key
     )
-    return OpenedData(opened.source, opened.name, opened.labels, opened.feature_names, opened.sample_names, opened.columns)
-
-
-def read_labels(path: str) -> NDArray[Any]:
-    """True classes in a file: an .npy array, or text with one class a line.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, or it holds something else.
-    """
-    labels: NDArray[Any]
-    try:
-        if path.endswith(".npy"):
-            labels = np.load(path, allow_pickle=False)
-        else:
-            labels = np.array([line.strip() for line in Path(path).read_text(encoding="utf-8-sig").rstrip().split("\n")])
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} cannot be read as labels: {error}. Expected .npy, or text with one label a line.") from error
-    missing = np.flatnonzero(labels == "" if labels.dtype.kind == "U" else labels != labels)
-    if missing.size:
-        raise DataError(f"Label {missing[0] + 1} in {path} is missing. Pass one for each sample, or none.")
-    if labels.ndim != 1:
-        raise DataError(f"Expected one label for each sample in {path}, got an array of shape {labels.shape}.")
-    return labels

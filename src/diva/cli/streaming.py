@@ -22,8 +22,8 @@ from diva.cli.errors import INTERRUPTED, Stopped, UsageError, for_people
 from diva.cli.learning import stopping_at_once
 from diva.cli.options import Columns, ImageSize, Json, Key, columns_of, image_size_of
 from diva.cli.runs import check_finished, open_model
-from diva.data import FileStream, Following, LineStream, Offset, StreamBatch
-from diva.data.opening import allowed_shapes
+from diva.data import FileStream, Following, LineStream, Offset, ReadOptions, StreamBatch
+from diva.data.scaling import allowed_shapes
 from diva.exceptions import ComponentLimitWarning
 from diva.models.diva import DIVA
 from diva.models.memory import BatchRecord
@@ -179,7 +179,7 @@ def _starting_point(before: Commit | None, source: str, other_source: str | None
 
 
 def _open_stream(reading: Reading, model: DIVA, log: StreamLog) -> FileStream | LineStream:
-    shapes = allowed_shapes(model.item_shape_, model.scaling_)
+    shapes = allowed_shapes(model.pipeline_.item_shape, model.pipeline_.scaling)
     offset = log.last.offset
     if reading.source == STANDARD_INPUT:
         return LineStream(
@@ -196,9 +196,7 @@ def _open_stream(reading: Reading, model: DIVA, log: StreamLog) -> FileStream | 
         shapes=shapes,
         offset=offset,
         used=log.used_parts(),
-        columns=reading.columns,
-        image_size=reading.image_size,
-        key=reading.key,
+        options=ReadOptions(reading.columns, image_size=reading.image_size, key=reading.key),
         following=reading.following,
     )
 

@@ -1,24 +1,19 @@
-"""Arrays and streams in; no model."""
+"""Samples in, from wherever they are kept; no model."""
 
-from diva.data.batches import ArrayBatches, Rows, StreamBatches, is_batch_source, to_numpy
-from diva.data.catalog import (
-    DatasetStatus,
-    FileCheck,
-    NamedDataset,
-    check_dataset,
-    dataset_info,
-    get_dataset,
-    list_datasets,
-    load_dataset,
-)
-from diva.data.download import RemoteFile
-from diva.data.files import open_path
-from diva.data.known import DatasetInfo
-from diva.data.objects import SparseSource
-from diva.data.samples import ArraySource, DatasetSource, JoinedSource, Opened, PartOfSource, Samples, Scaling, Source
+from diva.data.batches import ArrayBatches, ReiterableBatches, Rows, is_batch_source, to_numpy
+from diva.data.datasets.download import get_dataset
+from diva.data.datasets.info import DatasetInfo, RemoteFile
+from diva.data.datasets.load import load_dataset
+from diva.data.datasets.registry import dataset_info
+from diva.data.datasets.status import DatasetStatus, FileCheck, check_dataset, list_datasets
+from diva.data.datasets.synthetic import GaussianMixtureTruth, make_gaussian_mixture
+from diva.data.formats.paths import ReadOptions, open_path
+from diva.data.formats.sparse import SparseSource
+from diva.data.pipeline import InputPipeline
+from diva.data.scaling import Samples, Scaling
 from diva.data.schedules import ClassSchedule, FeatureDrift, Imbalance, MixtureDrift, Schedule, Stage
+from diva.data.sources import ArraySource, DatasetSource, JoinedSource, LoadedData, PartOfSource, Source
 from diva.data.streams import FileStream, Following, LineStream, Offset, Part, StreamBatch
-from diva.data.synthetic import GaussianMixtureTruth, make_gaussian_mixture
 
 __all__ = [
     "ArrayBatches",
@@ -33,14 +28,16 @@ __all__ = [
     "Following",
     "GaussianMixtureTruth",
     "Imbalance",
+    "InputPipeline",
     "JoinedSource",
     "LineStream",
+    "LoadedData",
     "MixtureDrift",
-    "NamedDataset",
     "Offset",
-    "Opened",
     "Part",
     "PartOfSource",
+    "ReadOptions",
+    "ReiterableBatches",
     "RemoteFile",
     "Rows",
     "Samples",
@@ -50,7 +47,6 @@ __all__ = [
     "SparseSource",
     "Stage",
     "StreamBatch",
-    "StreamBatches",
     "check_dataset",
     "dataset_info",
     "get_dataset",

@@ -75,7 +75,7 @@ def _release_pages(values: NDArray[Any]) -> None:
         base.madvise(mmap.MADV_DONTNEED)
 
 
-class StreamBatches:
+class ReiterableBatches:
     """Batches as some other object yields them: a list of arrays, a DataLoader that does not shuffle, a Parquet reader.
 
     Parameters

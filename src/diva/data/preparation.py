@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diva.data.samples import Source, parts_of
+from diva.data.sources import Check, Source, parts_of
 
 WIDEST_PCA = 10_000  # features: their covariance is held in memory
 
@@ -85,8 +85,8 @@ class PreparedSource:
         return self.preparation.apply(self.raw.take(index))
 
 
-def fit_preparation(source: Source, *, tfidf: bool, n_axes: int | None) -> Preparation | None:
-    """Measure what the steps need, in one pass for each; None if there are none.
+def fit_preparation(source: Source, *checks: Check, tfidf: bool, n_axes: int | None) -> Preparation | None:
+    """Measure what the steps need, in one pass for each, with the checks in the first; None if there are no steps.
 
     Raises
     ------
@@ -97,28 +97,30 @@ def fit_preparation(source: Source, *, tfidf: bool, n_axes: int | None) -> Prepa
         return None
     if len(source.item_shape) != 1:
         raise ValueError(f"tfidf and pca are for rows of numbers, but samples have shape {source.item_shape}. Leave them out.")
-    idf = _inverse_frequencies(source) if tfidf else None
+    preparation = Preparation()
+    if tfidf:
+        preparation, checks = Preparation(_inverse_frequencies(source, *checks)), ()
     if n_axes is None:
-        return Preparation(idf)
-    mean, axes = _principal_axes(PreparedSource(source, Preparation(idf)), n_axes)
-    return Preparation(idf, mean, axes)
+        return preparation
+    mean, axes = _principal_axes(source, preparation, n_axes, *checks)
+    return Preparation(preparation.idf, mean, axes)
 
 
 def _sublinear(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(counts > 0, 1.0 + np.log(np.maximum(counts, 1e-300)), 0.0)
 
 
-def _inverse_frequencies(source: Source) -> Tensor:
+def _inverse_frequencies(source: Source, *checks: Check) -> Tensor:
     """Smoothed, as scikit-learn's TfidfTransformer has them."""
     n_with = np.zeros(source.item_shape)
-    for part in parts_of(source):
+    for part in parts_of(source, *checks):
         if part.min(initial=0) < 0 or (part != np.round(part)).any():
             raise ValueError("tfidf=True is for counts of words, but some numbers are negative or not whole. Leave it out.")
         n_with += (part > 0).sum(axis=0)
     return torch.from_numpy(np.log((1 + len(source)) / (1 + n_with)) + 1)
 
 
-def _principal_axes(source: Source, n_axes: int) -> tuple[Tensor, Tensor]:
+def _principal_axes(source: Source, before: Preparation, n_axes: int, *checks: Check) -> tuple[Tensor, Tensor]:
     """Eigenvectors of the covariance: exact, and in memory that does not grow with the number of samples."""
     n_features = source.item_shape[0]
     if n_axes > min(n_features, len(source)):
@@ -127,14 +129,16 @@ def _principal_axes(source: Source, n_axes: int) -> tuple[Tensor, Tensor]:
         )
     if n_features > WIDEST_PCA:
         raise ValueError(f"pca takes at most {WIDEST_PCA:,} features, got {n_features:,}. Select or reduce them first.")
-    shift = source.take(np.arange(1))[0].astype(np.float64)  # near the data, so that products do not cancel
-    total, products = np.zeros(n_features), np.zeros((n_features, n_features))
-    for part in parts_of(source):
-        deviation = part.astype(np.float64) - shift
+    n, first, total, products = 0, np.zeros(n_features), np.zeros(n_features), np.zeros((n_features, n_features))
+    for part in parts_of(source, *checks):
+        values = before.apply(part).astype(np.float64)
+        first = first if n else values[0].copy()
+        deviation = values - first  # near 0, so that products do not cancel
         total += deviation.sum(axis=0)
         products += deviation.T @ deviation
-    mean = total / len(source)
-    _, vectors = np.linalg.eigh(products / len(source) - np.outer(mean, mean))
+        n += len(part)
+    mean = total / n
+    _, vectors = np.linalg.eigh(products / n - np.outer(mean, mean))
     axes = vectors[:, ::-1][:, :n_axes].T
     axes *= np.where(axes[np.arange(n_axes), np.abs(axes).argmax(axis=1)] < 0, -1.0, 1.0)[:, None]  # signs that repeat
-    return torch.from_numpy(shift + mean), torch.from_numpy(np.ascontiguousarray(axes))
+    return torch.from_numpy(first + mean), torch.from_numpy(np.ascontiguousarray(axes))

@@ -18,10 +18,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from diva.data.files import CSV_SUFFIXES, PARQUET_SUFFIXES, is_table, open_path, visible_files
-from diva.data.images import IMAGE_SUFFIXES, ImageSource, Pictures
-from diva.data.samples import ArraySource, Source
-from diva.data.tables import did_you_mean
+from diva.data.formats.images import IMAGE_SUFFIXES, ImageSource, Pictures
+from diva.data.formats.messages import did_you_mean
+from diva.data.formats.paths import CSV_SUFFIXES, PARQUET_SUFFIXES, ReadOptions, is_table, open_path, visible_files
+from diva.data.sources import ArraySource, Source
 from diva.exceptions import DataError, NoSamplesError
 
 PART_SUFFIXES = (".npy", ".npz", *CSV_SUFFIXES, *PARQUET_SUFFIXES, *IMAGE_SUFFIXES)
@@ -128,12 +128,8 @@ class FileStream:
         Where to go on.
     used : iterable of Part, optional
         Files used up before.
-    columns : sequence of str, optional
-        Of tables, which to take and in what order.
-    image_size : (height, width), optional
-        Resize images to this.
-    key : str, optional
-        Name of the array in .npz files.
+    options : ReadOptions, optional
+        What to take of the files.
     following : Following, optional
         Whether and how to wait for more files; by default the stream ends with those there are.
     """
@@ -146,9 +142,7 @@ class FileStream:
         shapes: Sequence[Shape] = (),
         offset: Offset | None = None,
         used: Iterable[Part] = (),
-        columns: Sequence[str] | None = None,
-        image_size: tuple[int, int] | None = None,
-        key: str | None = None,
+        options: ReadOptions | None = None,
         following: Following | None = None,
     ) -> None:
         if not path.exists():
@@ -160,9 +154,7 @@ class FileStream:
         self._offset = offset or Offset()
         self._used = {part.name: part.n_bytes for part in used}
         self._last = self._offset.part or max(self._used, key=_order, default=None)
-        self._columns = columns
-        self._image_size = image_size
-        self._key = key
+        self._options = options or ReadOptions()
         self._following = following
         self.n_others = 0  # files of other kinds, at the last look
 
@@ -260,9 +252,9 @@ class FileStream:
     def _open(self, name: str) -> Source:
         path = self._folder / name
         if name.lower().endswith(IMAGE_SUFFIXES):
-            return ImageSource(Pictures([str(path)], lambda _: path), self._image_size)
-        columns = self._columns if is_table(path) else None
-        key = self._key if name.lower().endswith(".npz") else None
+            return ImageSource(Pictures([str(path)], lambda _: path), self._options.image_size)
+        columns = self._options.columns if is_table(path) else None
+        key = self._options.key if name.lower().endswith(".npz") else None
         try:
             return open_path(path, columns=columns, key=key).source
         except NoSamplesError:

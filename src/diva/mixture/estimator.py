@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from diva.checks import plain_param
-from diva.data import ArrayBatches, Rows, StreamBatches, is_batch_source, to_numpy
+from diva.data import ArrayBatches, ReiterableBatches, Rows, is_batch_source, to_numpy
 from diva.exceptions import DataChangedError, InterruptedFitWarning
 from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
@@ -404,7 +404,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if is_batch_source(X):
             if sample_weight is not None:
                 raise ValueError("sample_weight needs one array of samples; with a source of batches it is not supported.")
-            source = StreamBatches(X)
+            source = ReiterableBatches(X)
             first = next((rows.values for rows in source), None)
             if first is None:
                 raise ValueError("Expected at least one batch with at least one sample, got none.")

@@ -22,10 +22,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from diva.checks import resolve_device
-from diva.data import Samples, Scaling
-from diva.data.opening import check_range, check_shape, open_samples, scaling_for
-from diva.data.preparation import Preparation, PreparedSource, fit_preparation
-from diva.data.samples import FARTHEST
+from diva.data import InputPipeline, Samples
+from diva.data.scaling import FARTHEST
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
 from diva.models.config import DataParameters, RunParameters, TrainingConfig
 from diva.parameters import check_parameters, plain, values_of
@@ -79,21 +77,15 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         What the parameters came to.
     network_ : nn.Module
         Has ``encode`` and ``decode``.
-    scaling_ : Scaling
-        How raw numbers become network input.
-    preparation_ : Preparation or None
-        Tf-idf and principal components.
-    item_shape_ : tuple of int
-        Of a sample, as it came.
+    pipeline_ : InputPipeline
+        How raw samples become network input.
     history_ : list of EpochRecord
     n_features_in_ : int
     """
 
     config_: TrainingConfig
     network_: Any
-    scaling_: Scaling
-    preparation_: Preparation | None
-    item_shape_: tuple[int, ...]
+    pipeline_: InputPipeline
     history_: list[EpochRecord]
     cluster_ids_: NDArray[np.int64]
     config_class: ClassVar[type[TrainingConfig]] = TrainingConfig
@@ -111,7 +103,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     @abstractmethod
     def _make_network(self) -> nn.Module:
-        """Networks with fresh weights, for ``config_`` and ``scaling_.input_shape``."""
+        """Networks with fresh weights, for ``config_`` and the input of ``pipeline_``."""
 
     @abstractmethod
     def _make_objective(self, samples: Samples, validation: Samples | None) -> Objective[Any]:
@@ -161,7 +153,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             samples = self._open(X)
             held_out = None if validation is None else self._samples(validation)
             with learning_from(samples):
-                self.config_ = self._resolve(self.scaling_.is_image, len(samples))
+                self.config_ = self._resolve(samples.scaling.is_image, len(samples))
                 objective = self._make_objective(samples, held_out)
                 with self._locked_folder() as folder:  # after all that can be wrong with parameters and data
                     state = self._make_state(objective, seed_of(self.run_parameters.random_state))
@@ -311,20 +303,15 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         """
         self._ready()
         document, tensors = self._to_document()
-        document |= {
+        data, data_tensors = self.pipeline_.to_archive()
+        document |= data | {
             "params": self._plain_params() | {"callbacks": []},
             "config": self.config_.to_plain(),
-            "input_shape": list(self.scaling_.input_shape),
-            "channels_last": self.scaling_.channels_last,
-            "item_shape": list(self.item_shape_),
             "feature_names": [str(n) for n in getattr(self, "feature_names_in_", ())],
             "history": [asdict(r) for r in self.history_],
         }
         tensors |= {f"network.{name}": value for name, value in self.network_.state_dict().items()}
-        tensors |= {"scaling.offset": self.scaling_.offset, "scaling.unit": self.scaling_.unit}
-        if self.preparation_ is not None:
-            tensors |= {f"preparation.{name}": value for name, value in self.preparation_.to_tensors().items()}
-        write_archive(path, type(self).__name__, document, tensors)
+        write_archive(path, type(self).__name__, document, tensors | data_tensors)
 
     @classmethod
     def from_archive(cls, archive: Archive, **own: nn.Module | None) -> Self:
@@ -349,39 +336,19 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     def _rebuild(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self._check_parameters()
         self.config_ = self.config_class.from_plain(document["config"])
-        self._restore_data(document, tensors)
+        self.pipeline_ = InputPipeline.from_archive(document, tensors)
+        self.n_features_in_ = math.prod(self.pipeline_.item_shape)
+        if names := document["feature_names"]:
+            if len(names) != self.n_features_in_ or not all(isinstance(n, str) for n in names):
+                raise ValueError("there should be one name for each feature")
+            self.feature_names_in_ = np.array(names, dtype=object)
+        if not isinstance(document["history"], list):
+            raise TypeError("records should be a list")
         self.history_ = [record_from_plain(EpochRecord, r) for r in document["history"]]
         network = self._make_network()
         network.load_state_dict(parts_with(tensors, "network."))
         self.network_ = network.to(self._device()).eval()
         self._restore(document, tensors)
-
-    def _restore_data(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        """What the model knows of its data: shapes, scaling, preparation, names."""
-        shapes = tuple(document["input_shape"]), tuple(document["item_shape"])
-        if type(document["channels_last"]) is not bool:
-            raise TypeError("flags should be true or false")
-        if not all(type(n) is int for shape in shapes for n in shape):
-            raise TypeError("sizes should be whole numbers")
-        if not all(isinstance(document[name], list) for name in ("feature_names", "history")):
-            raise TypeError("names and records should be lists")
-        self.scaling_ = Scaling(shapes[0], document["channels_last"], tensors["scaling.offset"], tensors["scaling.unit"])
-        self.scaling_.check()
-        self.item_shape_ = shapes[1]
-        if min(self.item_shape_, default=0) < 1:
-            raise ValueError("sizes should be positive")
-        self.n_features_in_ = n_prepared = math.prod(self.item_shape_)
-        steps = parts_with(tensors, "preparation.")
-        self.preparation_ = Preparation(**steps) if steps else None
-        if self.preparation_ is not None:
-            self.preparation_.check(self.n_features_in_)
-            n_prepared = self.preparation_.n_features_out(self.n_features_in_)
-        if n_prepared != self.scaling_.n_numbers:
-            raise ValueError("samples and network input have different sizes")
-        if names := document["feature_names"]:
-            if len(names) != self.n_features_in_ or not all(isinstance(n, str) for n in names):
-                raise ValueError("there should be one name for each feature")
-            self.feature_names_in_ = np.array(names, dtype=object)
 
     # --- parts
 
@@ -413,30 +380,20 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     def _decode(self, codes: NDArray[Any]) -> NDArray[np.float32]:
         """Decode codes as they are, however far out."""
         Z = np.clip(codes, -FARTHEST, FARTHEST).astype(np.float32)
-        shape = self.item_shape_ if self.preparation_ is None else self.scaling_.input_shape
         with flushed_denormals():
-            values = decode(self.network_, torch.from_numpy(Z), self.scaling_, shape, self._device())
-        return values if self.preparation_ is None else self.preparation_.undo(values)
+            return decode(self.network_, torch.from_numpy(Z), self.pipeline_.to_raw, self._device())
 
     def _open(self, X: Any) -> Samples:
         """Samples of a first fit, which decide how numbers are scaled."""
         data = values_of(self, DataParameters)
-        source = open_samples(self, X, reset=True)
-        self.item_shape_ = source.item_shape
-        self.preparation_ = fit_preparation(source, tfidf=bool(data.tfidf), n_axes=data.pca)
-        if self.preparation_ is not None:
-            source = PreparedSource(source, self.preparation_)
-        self.scaling_ = scaling_for(source, data.image_shape)
-        return Samples(source, self.scaling_)
+        self.pipeline_, samples = InputPipeline.fit(
+            self, X, image_shape=data.image_shape, tfidf=bool(data.tfidf), n_axes=data.pca
+        )
+        return samples
 
     def _samples(self, X: Any) -> Samples:
         """New samples, checked against those of the fit."""
-        source = open_samples(self, X, reset=False)
-        check_shape(source, self.item_shape_, self.scaling_)
-        check_range(source, self.scaling_)
-        if self.preparation_ is not None:
-            source = PreparedSource(source, self.preparation_)
-        return Samples(source, self.scaling_)
+        return self.pipeline_.open(self, X)
 
     def _fresh_state(self, seed: int) -> TrainState:
         """Networks with fresh weights, Adam, and all chance set by a seed."""
@@ -490,7 +447,8 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     def _identity(self, config: TrainingConfig, samples: Samples, validation: Samples | None) -> RunIdentity:
         params = {name: value for name, value in self._plain_params().items() if name not in WATCHING}
         own = [name for name, value in params.items() if value is None and getattr(self, name) is not None]  # not plain
-        about = {"version": __version__, "model": type(self).__name__, "params": params, "config": config.to_plain(), "own": own}
+        about: dict[str, Any] = {"version": __version__, "model": type(self).__name__}
+        about |= {"params": params, "config": config.to_plain(), "own": own}
         held_out = "" if validation is None else fingerprint(validation.source)
         return RunIdentity(about, fingerprint(samples.source) + held_out)
 
@@ -500,9 +458,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
 KEPT_WHILE_LEARNING = (
     "config_",
-    "scaling_",
-    "preparation_",
-    "item_shape_",
+    "pipeline_",
     "n_features_in_",
     "feature_names_in_",
     "history_",

@@ -115,7 +115,7 @@ class DIVA(IncrementalMixin, DeepClusterer):
         return resolve(self, is_image).for_samples(n_samples)
 
     def _make_network(self) -> VAE:
-        return make_vae(self.config_, self.scaling_.input_shape, values_of(self, OwnNetworks))
+        return make_vae(self.config_, self.pipeline_.scaling.input_shape, values_of(self, OwnNetworks))
 
     def _make_objective(self, samples: Samples, validation: Samples | None) -> Algorithm1:
         self.stream_ = StreamMemory()
@@ -281,8 +281,8 @@ class DIVA(IncrementalMixin, DeepClusterer):
         latent_dim = self.config_.latent_dim
         if self.mixture_.n_features != latent_dim:
             raise ValueError("mixture and encoder have codes of different length")
-        item_shape = self.item_shape_ if self.preparation_ is None else self.scaling_.input_shape
-        self.stream_ = StreamMemory.from_archive(document["stream"], parts_with(tensors, "stream."), item_shape, self.network_)
+        shape = self.pipeline_.prepared_shape
+        self.stream_ = StreamMemory.from_archive(document["stream"], parts_with(tensors, "stream."), shape, self.network_)
         if self.stream_.code_variance is None or len(self.stream_.code_variance) != latent_dim:
             raise ValueError("there should be one variance for each number of a code")
         self.batches_ = list(self.stream_.records)

@@ -199,7 +199,8 @@ class IncrementalMixin(DeepClusterer):
         fresh, reservoir = task.samples, self.stream_.reservoir
         if not (self.stream_parameters.replay == "reservoir" and len(reservoir)):
             z = torch.from_numpy(self.mixture_.draw_each(DRAWS_EACH, rng).codes).float()
-            values = decode(self.network_, z, fresh.scaling, fresh.source.item_shape, task.device)
+            shape = fresh.source.item_shape
+            values = decode(self.network_, z, lambda x: fresh.scaling.to_raw(x, shape), task.device)
             drawn = replace(fresh, source=ArraySource(values))
             return replace(task, past=remember(self.network_, self.mixture_, drawn, mass, task.device, gone=True))
         kept = replace(fresh, source=ArraySource(reservoir.values))

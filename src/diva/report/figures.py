@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from diva.atomic import write_atomically
 from diva.models.diva import DIVA
 from diva.report.findings import Findings, read_findings
 from diva.report.lineage import Flow
@@ -28,7 +29,6 @@ from diva.report.palette import (
 )
 from diva.report.plots import MOST_BARS, MOST_CELLS
 from diva.report.words import clipped
-from diva.runs.archive import write_atomically
 
 FORMATS = ("png", "svg", "pdf", "eps")
 N_IN_STRIP = 8  # images of each sort in the gallery
@@ -149,7 +149,7 @@ def draw_images(figure: Any, findings: Findings) -> None:
     clusters = findings.filled[:MOST_ROWS]
     gap = 1
     n_columns = 3 * N_IN_STRIP + 2 * gap
-    _, height, width = findings.model.scaling_.input_shape
+    _, height, width = findings.model.pipeline_.scaling.input_shape
     side = 0.27
     figure.set_layout_engine("none")
     figure.set_size_inches(side * (n_columns + 2), side * height / width * len(clusters) + 0.3)

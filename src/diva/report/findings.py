@@ -175,7 +175,7 @@ class Findings:
     @property
     def is_image(self) -> bool:
         """Whether samples are images."""
-        return self.model.scaling_.is_image
+        return self.model.pipeline_.scaling.is_image
 
     @property
     def n_samples(self) -> int:
@@ -203,7 +203,7 @@ class Findings:
         if not self.is_image:
             n = self.model.n_features_in_
             return f"rows of {n:,} feature{'s' if n != 1 else ''}"
-        channels, height, width = self.model.scaling_.input_shape
+        channels, height, width = self.model.pipeline_.scaling.input_shape
         return f"{'colour ' if channels >= 3 else ''}images of {height} \u00d7 {width} pixels"
 
     @cached_property
@@ -270,7 +270,7 @@ class Findings:
 
     def pictures(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         """Samples that are images, as bytes."""
-        scaling = self.model.scaling_
+        scaling = self.model.pipeline_.scaling
         low, high = (float((scaling.offset[0] + sign * scaling.unit[0]).item()) for sign in (-1, 1))
         return to_pictures(values, scaling.input_shape, scaling.channels_last, (low, high))
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
+from diva.atomic import write_atomically
 from diva.models.diva import DIVA
 from diva.report.findings import Findings, read_findings
 from diva.report.panels import Panel, make_panels, summary, tiles
 from diva.report.words import escape
-from diva.runs.archive import write_atomically
 from diva.version import __version__
 
 REPORT = "report.html"

@@ -3,23 +3,21 @@
 Nothing that a file holds is ever executed: reading parses JSON and copies numbers, and refuses everything else.
 """
 
-import errno
 import hashlib
 import json
 import math
 import os
-import uuid
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short_repr  # a damaged file may hold a very long string
-from typing import Any, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeAlias
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from diva.atomic import write_atomically
 from diva.exceptions import ModelFileError
 from diva.runs.upgrade import upgraded
 
@@ -30,7 +28,6 @@ DTYPES = (torch.float64, torch.float32, torch.int64, torch.uint8, torch.bool)
 
 AnyPath: TypeAlias = str | os.PathLike[str]
 Tensors: TypeAlias = dict[str, torch.Tensor]
-Record = TypeVar("Record")
 
 _WHEN_READING = "Save the model again, or restore the file from a copy."
 _WHEN_WRITING = "Nothing was written. Correct the model, then save it again."
@@ -75,30 +72,6 @@ def write_archive(path: AnyPath, kind: str, document: dict[str, Any], tensors: T
 
     content = _serialize(path, kind, document, tensors)
     write_atomically(target, content, shown=path)
-
-
-def write_atomically(target: Path, content: bytes, shown: AnyPath | None = None) -> None:
-    """Write a file whole or not at all: to a temporary file, synced, then renamed; ``shown`` is its name in messages."""
-    path = target if shown is None else shown
-    if not target.parent.is_dir():
-        raise FileNotFoundError(
-            errno.ENOENT, f"Could not write {os.fspath(path)!r}: its folder does not exist. Create it first."
-        )
-    temporary = target.parent / f".diva-{uuid.uuid4().hex}.tmp"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        advice = "A file already there is unchanged. Free some space, or choose a folder you can write to."
-        raise OSError(error.errno, f"Could not write {os.fspath(path)!r}: {error.strerror}. {advice}") from error
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
-    with suppress(OSError):  # not every file system can sync a folder, and the new file is already in place
-        sync_folder(target.parent)
 
 
 def read_archive(path: AnyPath, *, kinds: Collection[str]) -> Archive:
@@ -153,27 +126,6 @@ def read_archive(path: AnyPath, *, kinds: Collection[str]) -> Archive:
 def parts_with(tensors: Tensors, prefix: str) -> Tensors:
     """Tensors whose name begins with a prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-
-
-def record_from_plain(kind: type[Record], plain: Any) -> Record:
-    """Rebuild a record from JSON; raises TypeError or ValueError unless every field is there and of its type."""
-    types = get_type_hints(kind)
-    if not isinstance(plain, dict) or set(plain) != set(types):
-        raise ValueError(f"a record of kind {kind.__name__} should have the fields {sorted(types)}")
-    return kind(**{name: _of_type(name, plain[name], expected) for name, expected in types.items()})
-
-
-def _of_type(name: str, value: Any, expected: Any) -> Any:
-    if get_origin(expected) is tuple:
-        if not isinstance(value, list):
-            raise TypeError(f"{name} should be a list")
-        return tuple(_of_type(name, v, get_args(expected)[0]) for v in value)
-    options = get_args(expected) or (expected,)  # int | None has two
-    if float in options and type(value) is int:
-        value = float(value)
-    if type(value) not in options:
-        raise TypeError(f"{name} should be {expected}, is {value!r}")
-    return value
 
 
 def _serialize(path: AnyPath, kind: str, document: dict[str, Any], tensors: Tensors) -> bytes:
@@ -254,15 +206,6 @@ def _is_padded_with_spaces(path: AnyPath) -> bool:
     with open(path, "rb") as file:
         header = file.read(int.from_bytes(file.read(8), "little"))
     return header.rstrip(b" ").endswith(b"}")
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _refusal(path: AnyPath, expected: str, found: str, advice: str = _WHEN_READING) -> ModelFileError:

@@ -17,10 +17,11 @@ from typing import IO, Any
 
 import numpy as np
 
+from diva.atomic import write_atomically
 from diva.data import PartOfSource, Source
-from diva.data.samples import parts_of
+from diva.data.sources import parts_of
 from diva.exceptions import ModelFileError, RunBusyError
-from diva.runs.archive import Archive, read_archive, write_archive, write_atomically
+from diva.runs.archive import Archive, read_archive, write_archive
 
 try:
     import fcntl

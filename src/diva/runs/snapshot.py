@@ -127,7 +127,7 @@ def take_snapshot(
     positions = model.mixture_.cluster_of_component()[model.component_labels_]  # not ids, which may have gaps
     clusters, components = positions[index], model.component_labels_[index]
     confidence = proba[np.arange(len(index)), clusters]
-    scaling = model.scaling_
+    scaling = model.pipeline_.scaling
     about: dict[str, Any] = {
         "n_samples": len(source),
         "is_image": scaling.is_image,

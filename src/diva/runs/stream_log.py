@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from diva.atomic import sync_folder, write_atomically
 from diva.data import Offset, Part
 from diva.exceptions import StreamStateError
-from diva.runs.archive import sync_folder, write_atomically
 
 STREAM = "stream"  # folder in that of a run
 PREDICTING = "stream-predictions"  # the same for a stream that only predicts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diva.data import PartOfSource, Samples, Scaling
+from diva.data import PartOfSource, Samples
 from diva.training.augmentation import Augmentation
 
 ENCODE_ROWS = 512
@@ -84,11 +85,10 @@ def encode(
 
 @torch.no_grad()
 def decode(
-    network: AutoEncoder, z: Tensor, scaling: Scaling, item_shape: tuple[int, ...], device: torch.device
+    network: AutoEncoder, z: Tensor, to_raw: Callable[[Tensor], NDArray[np.float32]], device: torch.device
 ) -> NDArray[np.float32]:
-    """Samples that codes (n, D) stand for, in the units of the data."""
-    parts = [scaling.to_raw(network.decode(part.to(device)), item_shape) for part in torch.split(z, ENCODE_ROWS)]
-    return np.concatenate(parts)
+    """Samples that codes (n, D) stand for; ``to_raw`` takes network output to the units and shape of the data."""
+    return np.concatenate([to_raw(network.decode(part.to(device))) for part in torch.split(z, ENCODE_ROWS)])
 
 
 def subset(samples: Samples, n_samples: int, rng: np.random.Generator) -> Samples:

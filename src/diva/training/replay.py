@@ -278,7 +278,7 @@ def draw_replay(
     counts, shape = mixture.masses.clip(min=0.0), samples.source.item_shape
     n = max(2, min(round(mass), MOST_DRAWN, MOST_BYTES // (4 * int(np.prod(shape)))))
     z = torch.from_numpy(mixture.draw(rng.choice(len(counts), n, p=counts / counts.sum()), rng)).float()
-    x = samples.scaling.to_input(decode(vae, z, samples.scaling, shape, device))
+    x = samples.scaling.to_input(decode(vae, z, lambda x: samples.scaling.to_raw(x, shape), device))
     return GenerativeReplay(mixture, z, x, drift)
 
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from diva.cli.data import _print_rows, _progress, data_app
 from diva.data import load_dataset
-from diva.data.features import extract_features, open_images, write_features
-from diva.data.known import CATALOG
+from diva.data.datasets.features import extract_features, open_images, write_features
+from diva.data.datasets.registry import REGISTRY
 from diva.exceptions import DataError
 
 ENCODERS = """
@@ -75,9 +75,9 @@ def test_get_needs_no_files():
 
 
 def test_network_failure_is_one_line(place, monkeypatch):
-    info = CATALOG["svhn"]
+    info = REGISTRY["svhn"]
     files = tuple(replace(file, url=f"http://127.0.0.1:9/{file.filename}") for file in info.files)
-    monkeypatch.setitem(CATALOG, "svhn", replace(info, files=files))
+    monkeypatch.setitem(REGISTRY, "svhn", replace(info, files=files))
     result = run("get", "svhn")
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: train_32x32.mat could not be fetched")
@@ -173,6 +173,11 @@ def test_features_of_an_array(place):
         np.testing.assert_allclose(file["X"], np.full((3, 3), 0.2), rtol=1e-6)
         assert file["X"].dtype == np.float32
         assert file["y"].tolist() == [0, 1, 1]
+    (place / "y.txt").write_text("dog\ncat\ndog\n")
+    assert run(*arguments, "--labels", "y.txt").exit_code == 0
+    with np.load(place / "f.npz") as file:
+        assert file["y"].tolist() == [1, 0, 1]
+        assert file["class_names"].tolist() == ["cat", "dog"]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +195,8 @@ def test_features_of_an_array(place):
         ({"images": "wide.npy"}, "Convert them first"),
         ({"images": "broken"}, "cannot be read as an image"),
         ({"images": "mixed"}, "one of the two ways"),
-        ({"--labels": "wide.npy"}, "one label for each of 3 images"),
+        ({"--labels": "wide.npy"}, "one label for each sample"),
+        ({"--labels": "few.txt"}, "one label for each of 3 images"),
         ({"--labels": "absent.npy"}, "absent.npy"),
     ],
 )
@@ -199,6 +205,7 @@ def test_features_that_cannot_be(place, changes, expected):
     np.save(place / "wide.npy", np.zeros((3, 6)))
     (place / "empty").mkdir()
     (place / "f.txt").write_text("text")
+    (place / "few.txt").write_text("cat\ndog")
     (place / "broken").mkdir()
     (place / "broken" / "a.png").write_text("text")
     save_images(place / "mixed" / "cat", [(0, 0, 0)])

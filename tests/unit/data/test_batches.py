@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from diva.data.batches import MAX_BATCHES, MIN_BATCH_ROWS, ArrayBatches, Rows, StreamBatches, is_batch_source
+from diva.data.batches import MAX_BATCHES, MIN_BATCH_ROWS, ArrayBatches, ReiterableBatches, Rows, is_batch_source
 
 X = np.arange(14.0).reshape(7, 2)
 
@@ -135,7 +135,7 @@ def test_numbers_in_anonymous_memory_stay():
     np.testing.assert_array_equal(values, X)
 
 
-# --- StreamBatches
+# --- ReiterableBatches
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_numbers_in_anonymous_memory_stay():
     ],
 )
 def test_a_stream_gives_the_rows_of_its_batches(source):
-    batches = StreamBatches(source)
+    batches = ReiterableBatches(source)
     for _ in range(2):
         np.testing.assert_array_equal(stacked(batches), X)
     assert all(rows.values.dtype == np.float64 and rows.weights is None for rows in batches)
@@ -164,7 +164,7 @@ def test_a_stream_gives_the_rows_of_its_batches(source):
     [(np.float32, np.float32), (np.float64, np.float64), (np.float16, np.float64), (int, np.float64), (bool, np.float64)],
 )
 def test_float32_stays_and_all_else_becomes_float64(dtype, expected):
-    (rows,) = StreamBatches([X.astype(dtype)])
+    (rows,) = ReiterableBatches([X.astype(dtype)])
     assert rows.values.dtype == expected
 
 
@@ -173,7 +173,7 @@ def test_float32_stays_and_all_else_becomes_float64(dtype, expected):
 )
 def test_a_one_shot_iterator_is_refused_and_not_consumed(source):
     with pytest.raises(TypeError, match=f"one-shot {type(source).__name__}"):
-        StreamBatches(source)
+        ReiterableBatches(source)
     assert next(source) is not None
 
 
@@ -191,7 +191,7 @@ def test_a_one_shot_iterator_is_refused_and_not_consumed(source):
 )
 def test_a_bad_batch_is_named(batches, message):
     with pytest.raises(ValueError, match=message):
-        list(StreamBatches(batches))
+        list(ReiterableBatches(batches))
 
 
 # --- is_batch_source

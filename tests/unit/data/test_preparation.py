@@ -26,7 +26,7 @@ def test_tfidf_is_that_of_scikit_learn(counts):
 
 
 def test_principal_axes_are_those_of_scikit_learn(monkeypatch):
-    monkeypatch.setattr("diva.data.samples.MEASURE_NUMBERS", 100)  # several parts
+    monkeypatch.setattr("diva.data.sources.NUMBERS_AT_ONCE", 100)  # several parts
     x = np.random.default_rng(0).normal(size=(200, 12)) * np.arange(1, 13) + 1000
     expected = PCA(5).fit_transform(x)
     found = prepared(x, tfidf=False, n_axes=5)

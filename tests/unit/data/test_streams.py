@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from diva.data import FileStream, Following, LineStream, Offset, Part
+from diva.data import FileStream, Following, LineStream, Offset, Part, ReadOptions
 from diva.exceptions import DataError
 
 ROWS = np.arange(46, dtype=np.float64).reshape(23, 2)
@@ -115,12 +115,12 @@ def test_images_are_files_of_one_sample(tmp_path):
     np.testing.assert_array_equal(np.concatenate([batch.samples for batch in batches]), PIXELS)
     coloured = read(FileStream(tmp_path, batch_size=5, shapes=[(4, 4, 3), (48,)]))[0].samples
     np.testing.assert_array_equal(coloured, np.stack([PIXELS] * 3, axis=-1))
-    assert read(FileStream(tmp_path, batch_size=5, image_size=(8, 8)))[0].samples.shape == (5, 8, 8)
+    assert read(FileStream(tmp_path, batch_size=5, options=ReadOptions(image_size=(8, 8))))[0].samples.shape == (5, 8, 8)
 
 
 def test_columns_may_come_in_another_order(tmp_path):
     pd.DataFrame({"b": ROWS[:, 1], "other": "text", "a": ROWS[:, 0]}).to_csv(tmp_path / "a.csv")
-    np.testing.assert_array_equal(read(FileStream(tmp_path, batch_size=100, columns=["a", "b"]))[0].samples, ROWS)
+    np.testing.assert_array_equal(read(FileStream(tmp_path, batch_size=100, options=ReadOptions(["a", "b"])))[0].samples, ROWS)
 
 
 def test_parts_without_rows_count_as_used(tmp_path):
@@ -170,7 +170,7 @@ def nothing_in_it(folder):
 
 def no_such_column(folder):
     write(folder / "a.csv", ROWS)
-    return {"columns": ["a", "c"]}
+    return {"options": ReadOptions(["a", "c"])}
 
 
 def came_late(folder):

@@ -7,7 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from diva import DIVA, DPMixture
 from diva.data import ArraySource, Samples
-from diva.data.opening import scaling_for
+from diva.data.scaling import scaling_for
 from diva.models.building import make_learner
 from diva.models.recipes import PRESETS
 from diva.training import ensemble, view_codes

@@ -1,8 +1,7 @@
-"""Files of arrays: NumPy's .npy and .npz, sparse .npz, and IDX as MNIST comes in."""
+"""NumPy's files: an array in .npy, several in .npz, and sparse matrices in .npz."""
 
 from __future__ import annotations
 
-import gzip
 import math
 import re
 import struct
@@ -17,22 +16,25 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from scipy import sparse
 
-from diva.data.objects import SparseSource
-from diva.data.samples import ArraySource, Opened, Source
-from diva.data.spool import MEMORY_BYTES, blocks_of, spooled
-from diva.data.tables import did_you_mean
+from diva.data.formats.messages import did_you_mean
+from diva.data.formats.sparse import SparseSource
+from diva.data.formats.spool import MEMORY_BYTES, blocks_of, spooled
+from diva.data.sources import ArraySource, LoadedData, Source
 from diva.exceptions import DataError, NoSamplesError
 
 SAMPLE_NAMES = ("X", "x", "data", "images", "arr_0")
 LABEL_NAMES = ("y", "Y", "labels", "label", "target", "targets")
 DAMAGED = (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError)
-IDX_NAME = re.compile(r"(^|[.\-_])idx\d?([.\-_]|$)", re.IGNORECASE)
-IDX_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
-def open_npy(path: Path) -> Opened:
-    """One array, mapped from the file."""
-    _check_not_empty(path)
+def open_npy(path: Path) -> LoadedData:
+    """Samples in an array, mapped from the file."""
+    return LoadedData(ArraySource(read_npy(path)))
+
+
+def read_npy(path: Path) -> NDArray[Any]:
+    """An array that holds samples, mapped from the file; raises DataError if there is none."""
+    check_not_empty(path)
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
     except DAMAGED as error:
@@ -42,7 +44,7 @@ def open_npy(path: Path) -> Opened:
     if not isinstance(values, np.ndarray):
         raise DataError(f"Expected one array in {path}, got several. Give the file a name that ends with .npz.")
     check_array(values.shape, values.dtype, str(path))
-    return Opened(ArraySource(values), None, None, path.stem)
+    return values
 
 
 def check_array(shape: tuple[int, ...], dtype: np.dtype[Any], name: str) -> None:
@@ -64,7 +66,8 @@ def _of_objects(name: str) -> DataError:
     )
 
 
-def _check_not_empty(path: Path) -> None:
+def check_not_empty(path: Path) -> None:
+    """Raise DataError if there is nothing in a file."""
     if path.stat().st_size == 0:
         raise DataError(f"Expected data in {path}, but the file is empty.")
 
@@ -72,15 +75,15 @@ def _check_not_empty(path: Path) -> None:
 # --- .npz
 
 
-def open_npz(path: Path, key: str | None = None) -> Opened:
+def open_npz(path: Path, key: str | None = None) -> LoadedData:
     """One of several arrays, with the labels beside it; or a sparse matrix."""
-    _check_not_empty(path)
+    check_not_empty(path)
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
             if ({"data", "indices", "indptr", "shape"} <= set(names) and key is None) or {"format", "row", "col"} <= set(names):
                 source: Source = SparseSource(_sparse(path, names))
-                return Opened(source, _labels(path, names, None, len(source)), None, path.stem)
+                return LoadedData(source, _labels(path, names, None, len(source)))
             heads = {name: _head(archive, name) for name in names}
             chosen = _choose(path, heads, key)
             shape, _, dtype = heads[chosen]
@@ -90,7 +93,7 @@ def open_npz(path: Path, key: str | None = None) -> Opened:
         raise
     except DAMAGED as error:
         raise DataError(f"Expected arrays in {path}, but it is damaged or of another kind. Copy or save it anew.") from error
-    return Opened(source, _labels(path, names, chosen, len(source), is_chosen=key is not None), None, path.stem)
+    return LoadedData(source, _labels(path, names, chosen, len(source), is_chosen=key is not None))
 
 
 def _head(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -167,61 +170,3 @@ def _labels(path: Path, names: Sequence[str], chosen: str | None, n: int, is_cho
         if not is_chosen:
             raise DataError(f"Expected a label for each of the {n} samples in {path}, got {len(labels)} in {name!r}.")
     return None
-
-
-# --- IDX
-
-
-def is_idx(path: Path) -> bool:
-    """Whether a file is named as IDX files are."""
-    return IDX_NAME.search(path.name.lower().removesuffix(".gz")) is not None
-
-
-def open_idx(path: Path) -> Opened:
-    """Images or rows in IDX, with the labels in the file beside it."""
-    source = _idx_source(path)
-    if not source.item_shape:
-        raise DataError(f"Expected images or rows in {path}, got one number for each sample, as labels have. Open the images.")
-    labels = None
-    for beside in _labels_beside(path):
-        found = _idx_source(beside)
-        if len(found) != len(source):
-            raise DataError(
-                f"Expected as many labels as samples, got {len(source)} samples in {path}, {len(found)} in {beside}."
-            )
-        labels = found.take(np.arange(len(found)))
-        break
-    return Opened(source, labels, None, path.name.removesuffix(".gz"))
-
-
-def _labels_beside(path: Path) -> list[Path]:
-    name = path.name.replace("images", "labels").replace("idx3", "idx1").replace("idx4", "idx1")
-    if "labels" not in name or name == path.name:
-        return []
-    bare = name.removesuffix(".gz")
-    return [place for place in (path.with_name(name), path.with_name(bare), path.with_name(f"{bare}.gz")) if place.is_file()]
-
-
-def _idx_source(path: Path) -> Source:
-    _check_not_empty(path)
-    packed = path.suffix.lower() == ".gz"
-    advice = "Copy or download it anew."
-    try:
-        with gzip.open(path) if packed else path.open("rb") as file:
-            magic = file.read(4)
-            if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in IDX_TYPES or not 1 <= magic[3] <= 4:
-                raise DataError(f"Expected an IDX file, but {path} does not begin like one. {advice}")
-            shape = struct.unpack(f">{magic[3]}I", file.read(4 * magic[3]))
-            if 0 in shape:
-                raise DataError(f"Expected samples in {path}, got an empty array of shape {shape}.")
-            dtype = np.dtype(IDX_TYPES[magic[2]])
-            source = spooled(blocks_of(file.read, shape[0], shape[1:], dtype), shape[1:], dtype.newbyteorder("="))
-            if file.read(1):
-                raise DataError(f"Expected {shape[0]} samples in {path}, as it says itself, got more. {advice}")
-    except DataError:
-        raise
-    except (EOFError, struct.error) as error:
-        raise DataError(f"{path} is cut short: it holds less than it says itself. {advice}") from error
-    except (OSError, zlib.error) as error:
-        raise DataError(f"{path} is damaged and cannot be unpacked. {advice}") from error
-    return source

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from diva.data.arrays import is_idx, open_idx, open_npy, open_npz
-from diva.data.images import IMAGE_SUFFIXES, open_image_folder
-from diva.data.samples import Opened
-from diva.data.tables import csv_table, parquet_table, read_table, whole_numbers
+from diva.data.formats.idx import is_idx, open_idx
+from diva.data.formats.images import IMAGE_SUFFIXES, open_image_folder
+from diva.data.formats.labels import whole_numbers
+from diva.data.formats.messages import did_you_mean
+from diva.data.formats.npy import open_npy, open_npz
+from diva.data.formats.objects import source_from_object
+from diva.data.formats.tables import csv_table, parquet_table, read_table
+from diva.data.sources import LoadedData
 from diva.exceptions import DataError
 
 CSV_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -23,6 +26,21 @@ SUPPORTED = (
 )
 
 
+@dataclass(frozen=True)
+class ReadOptions:
+    """What to take of a file or folder: the keywords of ``open_path`` as one value."""
+
+    columns: Sequence[str] | None = None
+    label_column: str | None = None
+    image_size: tuple[int, int] | None = None
+    key: str | None = None
+
+    @property
+    def choose_columns(self) -> bool:
+        """Whether they only make sense for a table."""
+        return self.columns is not None or self.label_column is not None
+
+
 def open_path(
     path: str | os.PathLike[str],
     *,
@@ -30,7 +48,7 @@ def open_path(
     label_column: str | None = None,
     image_size: tuple[int, int] | None = None,
     key: str | None = None,
-) -> Opened:
+) -> LoadedData:
     """Open a file or folder of samples; what is larger than memory stays on disk where the format allows.
 
     Parameters
@@ -38,7 +56,7 @@ def open_path(
     path : str or path-like
         .npy, .npz, .csv, .tsv, .parquet, IDX, .h5ad, or a folder of images or Parquet files.
     columns : sequence of str, optional
-        Of a table; all but the labels by default.
+        Of a table, which to take and in what order; all but the labels by default.
     label_column : str, optional
         Of a table.
     image_size : (height, width), optional
@@ -57,13 +75,13 @@ def open_path(
     try:
         if not place.exists():
             raise DataError(_missing(place))
-        opened = _open_folder(place, columns, label_column, image_size) if place.is_dir() else None
-        opened = opened or _open_file(place, columns, label_column, key)
+        options = ReadOptions(columns, label_column, image_size, key)
+        loaded = _open_folder(place, options) if place.is_dir() else _open_file(place, options)
     except PermissionError as error:
         raise DataError(f"{error.filename or place} may not be read. Ask for the right to read it, or copy it.") from error
     except OSError as error:
         raise DataError(f"{error.filename or place} cannot be read: {error.strerror}. Check the path.") from error
-    return replace(opened, name=_title(place))
+    return replace(loaded, name=_title(place))
 
 
 def _title(path: Path) -> str:
@@ -79,20 +97,19 @@ def is_table(path: str | os.PathLike[str]) -> bool:
     return place.name.lower().endswith(CSV_SUFFIXES + PARQUET_SUFFIXES)
 
 
-def _open_file(path: Path, columns: Sequence[str] | None, label_column: str | None, key: str | None) -> Opened:
+def _open_file(path: Path, options: ReadOptions) -> LoadedData:
     name = path.name.lower()
-    is_table = name.endswith(CSV_SUFFIXES + PARQUET_SUFFIXES)
-    if not is_table and (columns is not None or label_column is not None):
+    if options.choose_columns and not is_table(path):
         raise DataError(f"Columns can be chosen in tables, .csv or .parquet, and {path} is none. Leave the choice out.")
     if name.endswith(CSV_SUFFIXES):
-        opened = read_table(csv_table(path, label_column), columns, label_column)
-        return replace(opened, labels=whole_numbers(opened.labels))
+        loaded = read_table(csv_table(path, options.label_column), options.columns, options.label_column)
+        return loaded if loaded.labels is None else replace(loaded, labels=whole_numbers(loaded.labels))
     if name.endswith(PARQUET_SUFFIXES):
-        return read_table(parquet_table(path, [path]), columns, label_column)
+        return read_table(parquet_table(path, [path]), options.columns, options.label_column)
     if name.endswith(".npy"):
         return open_npy(path)
     if name.endswith(".npz"):
-        return open_npz(path, key)
+        return open_npz(path, options.key)
     if name.endswith(".h5ad"):
         return _open_h5ad(path)
     if is_idx(path):
@@ -104,9 +121,7 @@ def _open_file(path: Path, columns: Sequence[str] | None, label_column: str | No
     raise DataError(f"{problem} {SUPPORTED}")
 
 
-def _open_folder(
-    folder: Path, columns: Sequence[str] | None, label_column: str | None, image_size: tuple[int, int] | None
-) -> Opened:
+def _open_folder(folder: Path, options: ReadOptions) -> LoadedData:
     files = sorted(visible_files(folder))
     tables = [file for file in files if file.name.lower().endswith(PARQUET_SUFFIXES)]
     images = [file for file in files if file.name.lower().endswith(IMAGE_SUFFIXES)]
@@ -115,14 +130,14 @@ def _open_folder(
             f"Expected a folder of images or of Parquet files, but {folder} has both. Put them in folders of their own."
         )
     if tables:
-        return read_table(parquet_table(folder, tables), columns, label_column)
+        return read_table(parquet_table(folder, tables), options.columns, options.label_column)
     if not images:
         shown = ", ".join(str(file.relative_to(folder)) for file in files[:3]) or "nothing"
         more = " and more" if len(files) > 3 else ""
         raise DataError(f"Expected a folder of images or of Parquet files, but {folder} holds {shown}{more}. {SUPPORTED}")
-    if columns is not None or label_column is not None:
+    if options.choose_columns:
         raise DataError(f"Columns can be chosen in tables, but {folder} is a folder of images. Leave the choice out.")
-    return open_image_folder(folder, images, image_size)
+    return open_image_folder(folder, images, options.image_size)
 
 
 def visible_files(folder: Path) -> list[Path]:
@@ -137,20 +152,18 @@ def visible_files(folder: Path) -> list[Path]:
     return found
 
 
-def _open_h5ad(path: Path) -> Opened:
+def _open_h5ad(path: Path) -> LoadedData:
     try:
         import anndata
     except ImportError as error:
         raise DataError(f"{path} needs anndata to be read. Install it: pip install 'diva-clustering[anndata]'.") from error
-    from diva.data.objects import source_from_object
-
     try:
         data = anndata.read_h5ad(path, backed="r")
     except Exception as error:  # h5py raises all kinds
         raise DataError(f"Expected AnnData in {path}, but it is damaged or of another kind. Copy or write it anew.") from error
     source = source_from_object(data)
     assert source is not None
-    return Opened(source, None, [str(name) for name in data.var_names], path.stem)
+    return LoadedData(source, feature_names=tuple(map(str, data.var_names)))
 
 
 def _missing(path: Path) -> str:
@@ -161,6 +174,4 @@ def _missing(path: Path) -> str:
         there = sorted(os.listdir(folder))
     except OSError:
         there = []
-    near = difflib.get_close_matches(path.name, there, n=3, cutoff=0.6)
-    hint = f"Did you mean {' or '.join(str(folder / name) for name in near)}?" if near else "Check the path."
-    return f"There is no file or folder {path}. {hint}"
+    return f"There is no file or folder {path}.{did_you_mean(path.name, there) or ' Check the path.'}"

@@ -12,9 +12,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from diva import DIVA
-from diva.data import Source, SparseSource, objects
-from diva.data.objects import StoredSparseSource, source_from_object
-from diva.data.opening import open_samples
+from diva.data import InputPipeline, Source, SparseSource
+from diva.data.formats import objects
+from diva.data.formats.objects import source_from_object
+from diva.data.formats.sparse import StoredSparseSource
+from diva.data.validate import open_samples
 from diva.exceptions import DataError
 
 RNG = np.random.default_rng(0)
@@ -83,7 +85,7 @@ def test_sparse_rows_give_the_same_model(kind):
 )
 def test_sparse_matrices_that_cannot_be_used(data, match):
     with pytest.raises(ValueError, match=match):
-        open_samples(Model(), data, reset=True)
+        InputPipeline.fit(Model(), data)
 
 
 def test_other_numbers_of_sparse_features():
@@ -134,7 +136,7 @@ def test_columns_that_are_no_numbers_are_named(data):
 @pytest.mark.parametrize("data", [make({"a": [1.0, None]}) for make in (pd.DataFrame, pl.DataFrame, pa.table)])
 def test_missing_values_in_frames(data):
     with pytest.raises(ValueError, match=r"NaN|no value in row 1"):
-        open_samples(Model(), data, reset=True)
+        InputPipeline.fit(Model(), data)
 
 
 def test_a_lazy_frame():

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import io
-import math
 import tarfile
 import zipfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,53 +16,11 @@ from PIL import Image
 from scipy import sparse
 from scipy.io import loadmat
 
-from diva.data.objects import SparseSource
-from diva.data.samples import ArraySource, Source
+from diva.data.formats.idx import open_idx
+from diva.data.formats.npy import open_npz
+from diva.data.formats.sparse import SparseSource
+from diva.data.sources import ArraySource, LoadedData, Source
 from diva.exceptions import DataError
-
-AS_PUBLISHED = "as published"
-
-
-@dataclass(frozen=True)
-class Contents:
-    """What was read: samples and labels, and those set apart for testing if there are any."""
-
-    source: Source
-    labels: NDArray[np.int64]
-    test_source: Source | None = None
-    test_labels: NDArray[np.int64] | None = None
-    class_names: tuple[str, ...] | None = None
-    feature_names: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Layout:
-    """One way in which a data set can lie in a folder.
-
-    Attributes
-    ----------
-    folder : str
-        Name of the folder, below the folder of all data.
-    files : tuple of str
-        All must be there.
-    read : callable
-        From the folder to ``Contents``.
-    fidelity : str
-        How this copy differs from the published one.
-    sha256 : dict
-        Checksums by file name, where known.
-    """
-
-    folder: str
-    files: tuple[str, ...]
-    read: Callable[[Path], Contents]
-    fidelity: str = AS_PUBLISHED
-    sha256: dict[str, str] = field(default_factory=dict)
-
-    def is_in(self, root: Path) -> bool:
-        """Whether all its files are below this folder."""
-        return all((root / self.folder / name).is_file() for name in self.files)
-
 
 # --- IDX: MNIST, Fashion-MNIST
 
@@ -78,23 +32,10 @@ IDX_FILES = (
 )
 
 
-def read_idx(path: Path) -> NDArray[np.uint8]:
-    """An IDX file of bytes, compressed or not: 0, 0, 8, number of axes, sizes as big-endian int32, numbers."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        raw = file.read()
-    if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":
-        raise DataError(f"Expected {path.name} to be an IDX file of bytes, it begins with {raw[:4].hex(' ') or 'nothing'}.")
-    header = 4 + 4 * raw[3]
-    shape = tuple(int(n) for n in np.frombuffer(raw[4:header], ">i4"))
-    if len(shape) != raw[3] or len(raw) - header != math.prod(shape):
-        raise DataError(f"Expected {path.name} to hold {' x '.join(map(str, shape))} numbers, got {len(raw) - header:,}.")
-    return np.frombuffer(raw, np.uint8, offset=header).reshape(shape)
-
-
-def read_idx_folder(folder: Path) -> Contents:
+def read_idx_folder(folder: Path) -> LoadedData:
     """The four files of MNIST and its relatives."""
-    x, y, x_test, y_test = (read_idx(folder / name) for name in IDX_FILES)
-    return Contents(ArraySource(x), to_labels(y), ArraySource(x_test), to_labels(y_test))
+    train, test = (open_idx(folder / name) for name in (IDX_FILES[0], IDX_FILES[2]))
+    return LoadedData(train.source, to_labels(train.labels), test.source, to_labels(test.labels))
 
 
 # --- CIFAR-10
@@ -104,7 +45,7 @@ CIFAR10_BATCHES = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
 CIFAR10_RECORD = 1 + 3 * 32 * 32  # label, then the red, green and blue plane
 
 
-def read_cifar10(folder: Path) -> Contents:
+def read_cifar10(folder: Path) -> LoadedData:
     """The binary version, read from its archive without unpacking it."""
     raw: dict[str, bytes] = {}
     with tarfile.open(folder / CIFAR10_ARCHIVE, "r:gz") as archive:
@@ -118,7 +59,7 @@ def read_cifar10(folder: Path) -> Contents:
         raise DataError(f"Expected {CIFAR10_ARCHIVE} to hold {', '.join(missing)}.")
     train = _cifar10_records([raw.pop(name) for name in CIFAR10_BATCHES])
     test = _cifar10_records([raw.pop("test_batch.bin")])
-    return Contents(ArraySource(train[0]), train[1], ArraySource(test[0]), test[1])
+    return LoadedData(ArraySource(train[0]), train[1], ArraySource(test[0]), test[1])
 
 
 def _cifar10_records(batches: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -136,10 +77,10 @@ def _cifar10_records(batches: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[n
     return images, labels
 
 
-def read_cifar10_jpeg(folder: Path) -> Contents:
+def read_cifar10_jpeg(folder: Path) -> LoadedData:
     """Images as JPEG, end to end in one array; decoded once."""
     train, test = (_jpegs(folder / f"cifar10_{part}_jpeg.npz") for part in ("train", "test"))
-    return Contents(ArraySource(train[0]), train[1], ArraySource(test[0]), test[1])
+    return LoadedData(ArraySource(train[0]), train[1], ArraySource(test[0]), test[1])
 
 
 def _jpegs(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -155,7 +96,7 @@ def _jpegs(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 # --- SVHN
 
 
-def read_svhn(folder: Path) -> Contents:
+def read_svhn(folder: Path) -> LoadedData:
     """The cropped digits; there, the label of the digit 0 is 10."""
     parts: list[Any] = []
     for name in ("train_32x32.mat", "test_32x32.mat"):
@@ -164,10 +105,10 @@ def read_svhn(folder: Path) -> Contents:
             raise DataError(f"Expected X of {name} to have 4 axes, got shape {arrays['X'].shape}.")
         # a view: in Matlab's order of numbers every image already lies in one piece
         parts += [ArraySource(np.moveaxis(arrays["X"], 3, 0)), to_labels(arrays["y"]) % 10]
-    return Contents(*parts)
+    return LoadedData(*parts)
 
 
-def read_svhn_subset(folder: Path) -> Contents:
+def read_svhn_subset(folder: Path) -> LoadedData:
     """Digits cropped anew, labels from 0."""
     return read_features(folder / "svhn_subset.npz", names=("X_train", "y_train", "X_test", "y_test"))
 
@@ -175,46 +116,43 @@ def read_svhn_subset(folder: Path) -> Contents:
 # --- rows of numbers
 
 
-def read_features(path: Path, names: tuple[str, str, str, str] = ("X", "y", "X_test", "y_test")) -> Contents:
+def read_features(path: Path, names: tuple[str, str, str, str] = ("X", "y", "X_test", "y_test")) -> LoadedData:
     """An npz file with samples and labels, and optionally those for testing and ``class_names``."""
     x, y, x_test, y_test = names
     arrays = read_npz(path, x, y)
     has_test = x_test in arrays and y_test in arrays
-    return Contents(
+    return LoadedData(
         ArraySource(single_precision(arrays[x])),
         to_labels(arrays[y]),
         ArraySource(single_precision(arrays[x_test])) if has_test else None,
         to_labels(arrays[y_test]) if has_test else None,
-        to_names(arrays.get("class_names")),
+        class_names=to_names(arrays.get("class_names")),
     )
 
 
-def read_sparse(path: Path) -> Contents:
-    """An npz file with the parts of a sparse matrix by rows, and labels."""
+def read_sparse(path: Path) -> LoadedData:
+    """The parts of a sparse matrix by rows and ``y`` in an npz file, and optionally ``class_names`` and ``vocab``."""
     arrays = read_npz(path, "data", "indices", "indptr", "shape", "y")
-    parts = (arrays["data"].astype(np.float32), arrays["indices"].astype(np.int32), arrays["indptr"].astype(np.int32))
-    matrix = sparse.csr_matrix(parts, shape=tuple(int(n) for n in arrays["shape"]))
-    matrix.check_format(full_check=True)
-    return Contents(
-        SparseSource(matrix),
+    return LoadedData(
+        open_npz(path).source,
         to_labels(arrays["y"]),
         class_names=to_names(arrays.get("class_names")),
         feature_names=to_names(arrays.get("vocab")),
     )
 
 
-def read_mat_rows(path: Path) -> Contents:
+def read_mat_rows(path: Path) -> LoadedData:
     """A Matlab file with samples in X and labels in Y, which there count from 1."""
     arrays = read_mat(path, "X", "Y")
     labels = to_labels(arrays["Y"])
     if not len(labels):
         raise DataError(f"Expected labels in Y of {path.name}, it is empty.")
-    return Contents(_rows(arrays["X"]), labels - labels.min())
+    return LoadedData(_rows(arrays["X"]), labels - labels.min())
 
 
-def read_npy_rows(x: Path, y: Path) -> Contents:
+def read_npy_rows(x: Path, y: Path) -> LoadedData:
     """Samples and labels in one npy file each."""
-    return Contents(_rows(np.load(x, allow_pickle=False)), to_labels(np.load(y, allow_pickle=False)))
+    return LoadedData(_rows(np.load(x, allow_pickle=False)), to_labels(np.load(y, allow_pickle=False)))
 
 
 def _rows(values: Any) -> Source:
@@ -223,12 +161,12 @@ def _rows(values: Any) -> Source:
     return ArraySource(single_precision(values))
 
 
-def read_tensors(folder: Path, x: str, y: str, x_test: str, y_test: str) -> Contents:
+def read_tensors(folder: Path, x: str, y: str, x_test: str, y_test: str) -> LoadedData:
     """Samples and labels as saved torch tensors; those for testing are optional."""
     train = ArraySource(single_precision(_tensor(folder / x))), to_labels(_tensor(folder / y))
     if not ((folder / x_test).is_file() and (folder / y_test).is_file()):
-        return Contents(*train)
-    return Contents(*train, ArraySource(single_precision(_tensor(folder / x_test))), to_labels(_tensor(folder / y_test)))
+        return LoadedData(*train)
+    return LoadedData(*train, ArraySource(single_precision(_tensor(folder / x_test))), to_labels(_tensor(folder / y_test)))
 
 
 def _tensor(path: Path) -> NDArray[Any]:
@@ -242,7 +180,7 @@ def _tensor(path: Path) -> NDArray[Any]:
 HAR_ARCHIVE = "UCI HAR Dataset.zip"
 
 
-def read_har(folder: Path) -> Contents:
+def read_har(folder: Path) -> LoadedData:
     """The published features; the training rows first, then the test rows, as one set."""
     with zipfile.ZipFile(folder / HAR_ARCHIVE) as archive:
 
@@ -253,7 +191,7 @@ def read_har(folder: Path) -> Contents:
         x = np.concatenate([table(f"{part}/X_{part}.txt", np.float32) for part in ("train", "test")])
         y = np.concatenate([table(f"{part}/y_{part}.txt", np.int64) for part in ("train", "test")])
         names = archive.read("UCI HAR Dataset/features.txt").decode().splitlines()
-    return Contents(ArraySource(x), y - 1, feature_names=tuple(line.split(maxsplit=1)[1] for line in names if line.strip()))
+    return LoadedData(ArraySource(x), y - 1, feature_names=tuple(line.split(maxsplit=1)[1] for line in names if line.strip()))
 
 
 # --- pieces

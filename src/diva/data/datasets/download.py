@@ -1,66 +1,25 @@
-"""Fetch a file: resumed where it broke off, proved by its checksum, and in place only when whole."""
+"""Fetch the files of data sets: resumed where they broke off, proved by their checksums, and in place only when whole."""
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import os
 import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from diva.data.datasets.info import RemoteFile
+from diva.data.datasets.load import cache_folder, data_folders, find_layout, where_to_put
+from diva.data.datasets.registry import dataset_info
 from diva.exceptions import DownloadError
 
 Progress = Callable[[int, int | None], None]
 CHUNK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte
 N_ATTEMPTS = 3
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """A published file.
-
-    Attributes
-    ----------
-    url, filename : str
-    sha256, md5 : str or None
-        Checksums, where they are published.
-    size : int or None
-        Bytes, where known.
-    """
-
-    url: str
-    filename: str
-    sha256: str | None = None
-    md5: str | None = None
-    size: int | None = None
-
-    @property
-    def has_checksum(self) -> bool:
-        """Whether a copy can be proved to be the published file."""
-        return self.sha256 is not None or self.md5 is not None
-
-    def difference(self, path: Path) -> str | None:
-        """How the file at this path differs from the published one; None where it does not, as far as is known."""
-        size = path.stat().st_size
-        if self.size is not None and size != self.size:
-            return f"expected {self.size:,} bytes, got {size:,}"
-        for algorithm, expected in (("sha256", self.sha256), ("md5", self.md5)):
-            if expected is not None:
-                got = checksum(path, algorithm)
-                return None if got == expected else f"expected {algorithm} {expected}, got {got}"
-        return None
-
-
-def checksum(path: Path, algorithm: str) -> str:
-    """Hexadecimal checksum of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 def download_file(
@@ -95,7 +54,7 @@ def download_file(
         target.parent.mkdir(parents=True, exist_ok=True)
         if not remote.has_checksum:  # nothing could prove that an old part belongs to the file of today
             part.unlink(missing_ok=True)
-        _fetch(remote, part, on_progress or (lambda done, total: None), opener or urllib.request.build_opener())
+        _fetch(remote, part, on_progress or (lambda *_: None), opener or urllib.request.build_opener())
         difference = remote.difference(part)
         if difference is not None:
             part.unlink()
@@ -162,3 +121,71 @@ def _fetch_rest(remote: RemoteFile, part: Path, on_progress: Progress, opener: u
 def _total(response: Any, start: int) -> int | None:
     length = response.headers.get("Content-Length")
     return start + int(length) if length is not None and length.isdigit() else None
+
+
+def get_dataset(
+    name: str,
+    *,
+    on_progress: Progress | None = None,
+    opener: urllib.request.OpenerDirector | None = None,
+) -> list[Path]:
+    """Download a data set, unless it is here already.
+
+    Parameters
+    ----------
+    name : str
+    on_progress : callable, optional
+        Called with the bytes of the data set that have arrived and, where known, those expected.
+    opener : urllib.request.OpenerDirector, optional
+        How addresses are opened, for proxies or passwords.
+
+    Returns
+    -------
+    list of Path
+        Its files; none where it needs none.
+
+    Raises
+    ------
+    UnknownDatasetError
+        If there is none of this name.
+    DownloadError
+        If it cannot be downloaded; the message says how to fetch it by hand.
+    """
+    info = dataset_info(name)
+    if not info.layouts:
+        return []
+    for root in data_folders():
+        paths = [root / info.layouts[0].folder / remote.filename for remote in info.files]
+        if paths and all(_is_good(path, remote) for path, remote in zip(paths, info.files, strict=True)):
+            return paths
+    if not info.files:
+        found = find_layout(info)
+        if found is not None:
+            return [found[1] / filename for filename in found[0].files]
+        raise DownloadError(where_to_put(info))
+    folder, done, paths = cache_folder() / info.layouts[0].folder, 0, []
+    for number, remote in enumerate(info.files):
+        path = folder / remote.filename
+        if not _is_good(path, remote):
+            rest = [later.size for later in info.files[number + 1 :]]
+            download_file(remote, path, on_progress=_within(on_progress, done, rest), opener=opener)
+        done += path.stat().st_size
+        paths.append(path)
+    return paths
+
+
+def _is_good(path: Path, remote: RemoteFile) -> bool:
+    return path.is_file() and remote.difference(path) is None
+
+
+def _within(on_progress: Progress | None, before: int, rest: list[int | None]) -> Progress | None:
+    """Progress of one file as that of the whole data set."""
+    if on_progress is None:
+        return None
+    known = [size for size in rest if size is not None]
+
+    def tell(done: int, total: int | None) -> None:
+        all_known = total is not None and len(known) == len(rest)
+        on_progress(before + done, before + total + sum(known) if total is not None and all_known else None)
+
+    return tell

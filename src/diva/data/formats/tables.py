@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +18,9 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from diva.data.samples import Opened, Source
-from diva.data.spool import BLOCK_BYTES, Spool
+from diva.data.formats.messages import did_you_mean, listed
+from diva.data.formats.spool import BLOCK_BYTES, Spool
+from diva.data.sources import LoadedData, Source
 from diva.exceptions import DataError, NoSamplesError
 
 HEAD_BYTES = 1 << 20  # of a CSV file, to see what its columns are
@@ -52,7 +52,7 @@ class Table:
     where: Where = "row {}".format
 
 
-def read_table(table: Table, columns: Sequence[str] | None = None, label_column: str | None = None) -> Opened:
+def read_table(table: Table, columns: Sequence[str] | None = None, label_column: str | None = None) -> LoadedData:
     """Numeric columns of a table as rows, in bounded memory.
 
     Parameters
@@ -87,10 +87,11 @@ def read_table(table: Table, columns: Sequence[str] | None = None, label_column:
     if spool is None:
         raise NoSamplesError(f"Expected samples in {table.name}, got a table without rows.")
     pa.default_memory_pool().release_unused()  # it would keep what it needed for reading
-    feature_names = [
+    feature_names = tuple(
         name if width == 1 else f"{name}[{i}]" for name, width in zip(names, widths, strict=True) for i in range(width)
-    ]
-    return Opened(spool.finish(), np.concatenate(labels) if labels else None, feature_names, table.name, columns=names)
+    )
+    found = np.concatenate(labels) if labels else None
+    return LoadedData(spool.finish(), found, feature_names=feature_names, columns=tuple(names))
 
 
 def choose_columns(table: Table, columns: Sequence[str] | None, label_column: str | None) -> list[str]:
@@ -104,25 +105,19 @@ def choose_columns(table: Table, columns: Sequence[str] | None, label_column: st
     for name in [*(columns or ()), *([] if label_column is None else [label_column])]:
         if name not in there:
             raise DataError(
-                f"Expected a column {name!r} in {table.name}, which has {_listed(there)}.{did_you_mean(name, there)}"
+                f"Expected a column {name!r} in {table.name}, which has {listed(there)}.{did_you_mean(name, there)}"
             )
     chosen = [name for name in there if name != label_column and not is_index(name)] if columns is None else list(columns)
     if not chosen:
         raise DataError(f"Expected columns of numbers in {table.name}, got none. Choose some with --columns.")
     if len(set(chosen)) < len(chosen):
-        raise DataError(f"Expected every column once, got {_listed(chosen)}. Leave out what comes again.")
+        raise DataError(f"Expected every column once, got {listed(chosen)}. Leave out what comes again.")
     return chosen
 
 
 def is_index(name: str) -> bool:
     """Whether a column holds the numbers or names that pandas or R give to rows."""
     return name == "" or re.fullmatch(r"__index_level_\d+__", name) is not None
-
-
-def did_you_mean(name: str, there: Sequence[str]) -> str:
-    """A suggestion, or nothing."""
-    near = difflib.get_close_matches(name, there, n=3, cutoff=0.6)
-    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
@@ -248,17 +243,10 @@ def _csv_type(kind: Any, is_label: bool) -> Any:
     return kind
 
 
-def whole_numbers(labels: NDArray[Any] | None) -> NDArray[Any] | None:
-    """Labels as numbers if all of them are whole numbers, written as people do."""
-    if labels is None or not all(re.fullmatch(r"0|-?[1-9]\d{0,17}", label) for label in np.unique(labels).tolist()):
-        return labels
-    return labels.astype(np.int64)
-
-
 def _head_of(path: Path) -> str:
     try:
-        with pa.input_stream(str(path)) as stream:
-            head = stream.read(HEAD_BYTES)
+        with pa.input_stream(str(path)) as file:
+            head = file.read(HEAD_BYTES)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} is damaged and cannot be unpacked. Copy or download it anew.") from error
     text: str = head.decode("utf-8-sig", errors="replace")
@@ -353,14 +341,9 @@ def _check_numeric(table: Table, names: list[str], types: list[Any]) -> None:
     found = next((f", for example {note[b'found'].decode()}" for note in notes if b"found" in note), "")
     what = "column" if len(wrong) == 1 else "columns"
     raise DataError(
-        f"Expected numbers in {table.name}, got text or dates in {what} {_listed(wrong)}{found}. Choose columns of numbers "
+        f"Expected numbers in {table.name}, got text or dates in {what} {listed(wrong)}{found}. Choose columns of numbers "
         "with --columns, or name the one with labels with --label-column."
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:8]))
-    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
 
 
 def _numpy_dtype(kind: Any) -> np.dtype[Any]:

@@ -1,7 +1,7 @@
 """Features of images from a frozen network, and the file they are kept in.
 
-The file is an npz with ``X`` (n, features) in float32 and, where labels are known, ``y`` and ``class_names``. The catalog reads
-it as ``features.npz`` in the folder ``stl10`` or ``imagenet50``.
+The file is an npz with ``X`` (n, features) in float32 and, where labels are known, ``y`` and ``class_names``. It is
+read as ``features.npz`` in the folder ``stl10`` or ``imagenet50``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,49 +20,44 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from diva.data.images import IMAGE_SUFFIXES
+from diva.atomic import write_atomically
+from diva.data.formats.images import IMAGE_SUFFIXES
+from diva.data.formats.npy import read_npy
 from diva.exceptions import DataError
-from diva.runs.archive import write_atomically
 
 
 @dataclass(frozen=True)
-class ImageFolder:
-    """Images in a folder; where they lie in folders below it, each of those is a class."""
+class ImageSet:
+    """Images of any size, with the classes of those that lie in a folder for each class.
 
-    paths: tuple[Path, ...]
-    labels: NDArray[np.int64] | None
-    class_names: tuple[str, ...] | None
+    Attributes
+    ----------
+    items : sequence of Path or of uint8 arrays
+    labels : ndarray of shape (n,) or None
+    class_names : tuple of str or None
+    """
 
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def picture(self, number: int) -> Image.Image:
-        """Image with this number."""
-        try:
-            with Image.open(self.paths[number]) as image:
-                return ImageOps.exif_transpose(image).convert("RGB")
-        except (OSError, UnidentifiedImageError) as error:
-            raise DataError(f"{self.paths[number]} cannot be read as an image: {error}. Repair or remove it.") from error
-
-
-@dataclass(frozen=True)
-class ImageArray:
-    """Images in an array (n, height, width) or (n, height, width, 3) of bytes."""
-
-    values: NDArray[np.uint8]
+    items: Sequence[Any]
     labels: NDArray[np.int64] | None = None
     class_names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self.items)
 
     def picture(self, number: int) -> Image.Image:
-        """Image with this number."""
-        return Image.fromarray(np.ascontiguousarray(self.values[number])).convert("RGB")
+        """Image with this number, in colour."""
+        item = self.items[number]
+        if not isinstance(item, Path):
+            return Image.fromarray(np.ascontiguousarray(item)).convert("RGB")
+        try:
+            with Image.open(item) as image:
+                return ImageOps.exif_transpose(image).convert("RGB")
+        except (OSError, UnidentifiedImageError) as error:
+            raise DataError(f"{item} cannot be read as an image: {error}. Repair or remove it.") from error
 
 
-def open_images(path: Path) -> ImageFolder | ImageArray:
-    """Images from a folder or from an npy file.
+def open_images(path: Path) -> ImageSet:
+    """Images from a folder or from an npy file (n, height, width) or (n, height, width, 3) of bytes.
 
     Raises
     ------
@@ -75,32 +70,27 @@ def open_images(path: Path) -> ImageFolder | ImageArray:
         raise DataError(f"Expected a folder of images or an npy file, {path} does not exist.")
     if path.suffix != ".npy":
         raise DataError(f"Expected a folder of images or an npy file, got {path.name}.")
-    try:
-        values = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path} cannot be read as an npy file: {error}") from error
-    is_image = values.ndim == 3 or (values.ndim == 4 and values.shape[3] == 3)
-    if values.dtype != np.uint8 or not is_image or 0 in values.shape:
+    values = read_npy(path)
+    if values.dtype != np.uint8 or not (values.ndim == 3 or (values.ndim == 4 and values.shape[3] == 3)):
         raise DataError(
             f"Expected images as uint8 of shape (n, height, width) or (n, height, width, 3), got {values.dtype} of shape "
             f"{values.shape} in {path.name}. Convert them first."
         )
-    return ImageArray(values)
+    return ImageSet(list(values))
 
 
-def _open_folder(folder: Path) -> ImageFolder:
-    classes = sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+def _open_folder(folder: Path) -> ImageSet:
+    classes = {p.name: _images_in(p) for p in sorted(folder.iterdir()) if p.is_dir() and not p.name.startswith(".")}
+    classes = {name: paths for name, paths in classes.items() if paths}
     flat = _images_in(folder)
+    if flat and classes:
+        raise DataError(f"{folder} holds images both itself and in folders below it. Keep them in one of the two ways.")
     if flat:
-        if any(_images_in(place) for place in classes):
-            raise DataError(f"{folder} holds images both itself and in folders below it. Keep them in one of the two ways.")
-        return ImageFolder(tuple(flat), None, None)
-    groups = [(place.name, _images_in(place)) for place in classes]
-    groups = [(name, paths) for name, paths in groups if paths]
-    if not groups:
+        return ImageSet(flat)
+    if not classes:
         raise DataError(f"Expected images ({', '.join(IMAGE_SUFFIXES)}) in {folder} or in folders below it, found none.")
-    labels = np.repeat(np.arange(len(groups)), [len(paths) for _, paths in groups]).astype(np.int64)
-    return ImageFolder(tuple(p for _, paths in groups for p in paths), labels, tuple(name for name, _ in groups))
+    labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(paths) for paths in classes.values()])
+    return ImageSet([path for paths in classes.values() for path in paths], labels, tuple(classes))
 
 
 def _images_in(folder: Path) -> list[Path]:
@@ -133,7 +123,7 @@ def load_encoder(name: str) -> torch.nn.Module:
 
 
 def extract_features(
-    images: ImageFolder | ImageArray,
+    images: ImageSet,
     encoder: torch.nn.Module,
     *,
     batch_size: int = 64,
@@ -165,7 +155,7 @@ def extract_features(
     return np.concatenate(parts)
 
 
-def _batches(images: ImageFolder | ImageArray, batch_size: int, image_size: int) -> Iterator[torch.Tensor]:
+def _batches(images: ImageSet, batch_size: int, image_size: int) -> Iterator[torch.Tensor]:
     for start in range(0, len(images), batch_size):
         numbers = range(start, min(start + batch_size, len(images)))
         pixels = np.stack([_square(images.picture(i), image_size) for i in numbers])

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from diva.data.samples import Opened
+from diva.data.sources import LoadedData
 from diva.exceptions import DataError
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
@@ -159,11 +159,11 @@ def _readable(path: Path) -> str:
     return str(path).encode("utf-8", "replace").decode()
 
 
-def open_image_folder(folder: Path, files: Sequence[Path], image_size: tuple[int, int] | None = None) -> Opened:
+def open_image_folder(folder: Path, files: Sequence[Path], image_size: tuple[int, int] | None = None) -> LoadedData:
     """Images in a folder; names of sub-folders are labels if every image is in one."""
     if image_size is not None and (len(image_size) != 2 or min(image_size) < 1):
         raise DataError(f"image_size should be a height and a width, got {image_size}.")
     places = [file.relative_to(folder) for file in files]
     labels = np.array([place.parts[0] for place in places]) if all(len(place.parts) > 1 for place in places) else None
     pictures = Pictures([str(file) for file in files], lambda number: files[number])
-    return Opened(ImageSource(pictures, image_size), labels, None, folder.name, [_readable(place) for place in places])
+    return LoadedData(ImageSource(pictures, image_size), labels, sample_names=tuple(map(_readable, places)))

@@ -18,8 +18,9 @@ from PIL import Image
 from scipy import sparse
 
 from diva import DIVA
-from diva.data import Source, arrays, images, open_path, spool, tables
-from diva.data.opening import open_samples
+from diva.data import InputPipeline, Source, open_path
+from diva.data.formats import images, npy, spool, tables
+from diva.data.validate import open_samples
 from diva.exceptions import DataError
 
 RNG = np.random.default_rng(0)
@@ -247,7 +248,7 @@ def test_samples_come_in_any_order(write, tmp_path, monkeypatch):
     monkeypatch.setattr(spool, "MEMORY_BYTES", 1)
     monkeypatch.setattr(spool, "BLOCK_BYTES", 100)
     monkeypatch.setattr(tables, "BLOCK_BYTES", 300)
-    monkeypatch.setattr(arrays, "MEMORY_BYTES", 1)
+    monkeypatch.setattr(npy, "MEMORY_BYTES", 1)
     monkeypatch.setattr(images, "MEMORY_BYTES", 1)
     source = open_path(str(path)).source
     for _ in range(20):
@@ -261,7 +262,7 @@ def test_many_rows_go_to_a_file_without_a_name(write, tmp_path, monkeypatch):
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     monkeypatch.setattr(spool, "MEMORY_BYTES", 100)
-    monkeypatch.setattr(arrays, "MEMORY_BYTES", 100)
+    monkeypatch.setattr(npy, "MEMORY_BYTES", 100)
     source = open_path(path).source
     assert isinstance(source, spool.SpooledSource)
     assert not list((tmp_path / "temporary").iterdir())
@@ -335,10 +336,10 @@ def test_columns_and_labels(end, tmp_path):
     table.to_csv(path, index=False) if end == "csv" else table.to_parquet(path)
     opened = open_path(path, label_column="kind")
     np.testing.assert_array_equal(opened.labels, WORDS)
-    assert opened.feature_names == list("abcde")
+    assert opened.feature_names == tuple("abcde")
     opened = open_path(path, columns=["d", "a"], label_column="kind")
     np.testing.assert_array_equal(everything(opened.source), ROWS[:, [3, 0]])
-    assert opened.feature_names == ["d", "a"]
+    assert opened.feature_names == ("d", "a")
     np.testing.assert_array_equal(opened.labels, WORDS)
     assert open_path(path, columns=["b"]).labels is None
 
@@ -347,7 +348,7 @@ def test_a_column_of_lists_among_others(tmp_path):
     pq.write_table(list_table(ROWS, pa.list_(pa.float64())).append_column("w", pa.array(ROWS[:, 0])), tmp_path / "x.parquet")
     opened = open_path(tmp_path / "x.parquet")
     np.testing.assert_array_equal(everything(opened.source), np.column_stack([ROWS, ROWS[:, 0]]))
-    assert opened.feature_names == ["v[0]", "v[1]", "v[2]", "v[3]", "v[4]", "w"]
+    assert opened.feature_names == ("v[0]", "v[1]", "v[2]", "v[3]", "v[4]", "w")
 
 
 def test_labels_that_are_numbers(tmp_path):
@@ -760,7 +761,7 @@ def test_images_in_a_file_are_checked_like_images_in_memory(tmp_path):
     with pytest.raises(ValueError, match="channels first"):
         open_samples(Model(), npy_of(np.zeros((4, 3, 32, 32)))(tmp_path), reset=True)
     with pytest.raises(ValueError, match=r"contains NaN \(sample 1, number 2\)"):
-        open_samples(Model(), npy_of(np.array([[0.0, 0, 0], [0, 0, np.nan]]))(tmp_path), reset=True)
+        InputPipeline.fit(Model(), npy_of(np.array([[0.0, 0, 0], [0, 0, np.nan]]))(tmp_path))
 
 
 def test_a_word_that_is_no_path(tmp_path, monkeypatch):

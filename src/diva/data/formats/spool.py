@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from diva.data.samples import ArraySource, Source
+from diva.data.sources import ArraySource, Source
 from diva.exceptions import DataError
 
 MEMORY_BYTES = 1 << 28  # up to here rows stay in memory
@@ -176,7 +176,7 @@ def spooled(blocks: Iterable[NDArray[Any]], item_shape: tuple[int, ...], dtype: 
 
 
 def blocks_of(read: Callable[[int], bytes], n_samples: int, item_shape: tuple[int, ...], dtype: DTypeLike) -> Iterator[Any]:
-    """Cut a stream of bytes into blocks of samples; raises EOFError if it ends too soon."""
+    """Cut bytes into blocks of samples as they are read; raises EOFError if it ends too soon."""
     kind = np.dtype(dtype)
     item_bytes = math.prod(item_shape) * kind.itemsize
     rows = max(1, BLOCK_BYTES // max(1, item_bytes))

@@ -6,9 +6,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from diva.data import catalog, get_dataset
-from diva.data.download import RemoteFile, checksum, download_file
-from diva.data.known import CATALOG
+from diva.data import get_dataset
+from diva.data.datasets.download import download_file
+from diva.data.datasets.info import RemoteFile, checksum
+from diva.data.datasets.registry import REGISTRY
 from diva.exceptions import DownloadError
 
 CONTENT = np.random.default_rng(0).bytes(700_000)
@@ -186,7 +187,7 @@ def test_checksum(tmp_path):
 def two_files(site, tmp_path, monkeypatch):
     monkeypatch.setenv("DIVA_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("DIVA_DATA", raising=False)
-    info = CATALOG["svhn"]
+    info = REGISTRY["svhn"]
     site.files = {f"/{remote.filename}": CONTENT[: 1000 * (i + 1)] for i, remote in enumerate(info.files)}
     files = tuple(
         replace(
@@ -194,7 +195,7 @@ def two_files(site, tmp_path, monkeypatch):
         )
         for file, size in zip(info.files, (1000, 2000), strict=True)
     )
-    monkeypatch.setitem(catalog.CATALOG, "svhn", replace(info, files=files))
+    monkeypatch.setitem(REGISTRY, "svhn", replace(info, files=files))
     return tmp_path / "cache" / "svhn"
 
 

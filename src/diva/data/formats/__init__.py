@@ -1,0 +1,1 @@
+"""Files and objects of other libraries as sources of samples."""
