@@ -11,7 +11,7 @@ from benchmarks.recording import Row, record
 from diva import DIVA
 from diva.data import ArraySource
 from diva.report import write_figures, write_report
-from diva.runs.snapshot import SNAPSHOT, take_snapshot
+from diva.runs.summarize import DataFacts, summarize
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder)
         model = DIVA(n_epochs=2, random_state=0, run_dir=run).fit(mnist.x_test)
-        take_snapshot(model, ArraySource(mnist.x_test), name="mnist", labels=mnist.y_test).save(run / SNAPSHOT)
+        summarize(model, ArraySource(mnist.x_test), DataFacts("mnist", mnist.y_test)).save(run)
         rows: list[Row] = []
         for what in ("with its projection", "projection there already"):
             start = time.perf_counter()

@@ -12,9 +12,9 @@ from pathlib import Path
 from rich.console import Console
 
 from diva.cli import console
-from diva.cli.runs import open_model
 from diva.report import write_figures
-from diva.runs.snapshot import SNAPSHOT, Snapshot
+from diva.runs.snapshot import SNAPSHOT
+from diva.runs.summary import Summary
 
 IMAGES = Path(__file__).parent / "images"
 RUN = Path("demo")
@@ -42,8 +42,7 @@ def main() -> int:
 def draw_summary() -> None:
     """What `diva fit` prints at the end, as SVG."""
     console.output = Console(record=True, width=92, force_terminal=True, file=io.StringIO(), highlight=False)
-    said = console.summary(open_model(RUN), Snapshot.read(RUN / SNAPSHOT), str(RUN), str(RUN / "report.html"))
-    console.show_summary(said)
+    console.show_summary(console.describe(Summary.read(RUN), str(RUN), str(RUN / "report.html")))
     console.output.save_svg(str(IMAGES / "terminal.svg"), title="diva fit digits")
 
 

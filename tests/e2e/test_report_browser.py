@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from diva import DIVA
 from diva.data import ArraySource
 from diva.report import write_report
-from diva.runs.snapshot import take_snapshot
+from diva.runs.summarize import DataFacts, summarize
 
 websocket = pytest.importorskip("websocket", reason="driving a browser needs websocket-client")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -131,7 +131,7 @@ def report(request, tmp_path_factory):
         warnings.simplefilter("ignore")
         model = DIVA(run_dir=run, n_epochs=4, random_state=0, **params).fit(X)
     labels = digits.target[:250]
-    take_snapshot(model, ArraySource(X), name="<digits>", labels=labels).save(run / "snapshot.safetensors")
+    summarize(model, ArraySource(X), DataFacts("<digits>", labels)).save(run)
     return write_report(run, projection="pca")
 
 

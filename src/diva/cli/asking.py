@@ -16,7 +16,7 @@ from diva.atomic import write_atomically
 from diva.cli import console
 from diva.cli.errors import UsageError, for_people
 from diva.cli.options import Columns, ImageSize, Json, Key, LabelColumn, Limit, Split, columns_of, image_size_of, split_of
-from diva.cli.runs import check_finished, open_model
+from diva.cli.runs import add_missing_summary, check_finished, open_model
 from diva.cli.sources import SOURCE_FILE, SourceSpec, open_spec, specify
 from diva.cli.tables import TableWriter
 from diva.data import LoadedData, PartOfSource
@@ -25,8 +25,9 @@ from diva.metrics import Agreement
 from diva.models.diva import DIVA
 from diva.report import write_figures, write_report
 from diva.report.pictures import contact_sheet, to_pictures
-from diva.runs.snapshot import SNAPSHOT, Snapshot
+from diva.runs.snapshot import SNAPSHOT
 from diva.runs.stream_log import STREAM, read_commit
+from diva.runs.summary import read_facts
 
 PREDICTED_AT_ONCE = 4096
 
@@ -98,7 +99,7 @@ def noted(run: Path, what: str) -> tuple[str, ...] | None:
     """Names of the features, or of the columns they came from, that a run has noted; a model file alone has none."""
     if not run.is_dir() or not (run / SNAPSHOT).exists():
         return None
-    names = Snapshot.read(run / SNAPSHOT).about.get(what)
+    names = read_facts(run).get(what)
     return None if names is None else tuple(names)
 
 
@@ -196,6 +197,7 @@ def report(
     """
     with for_people():
         check_finished(run)
+        add_missing_summary(run)
         if (streamed := read_commit(run / STREAM)) is not None:
             console.note(f"The report is about the fit; {streamed.samples:,} samples of a stream came after it.")
         console.output.print(f"Report: {write_report(run, out)}", soft_wrap=True)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from diva.models.diva import DIVA
 from diva.report.words import duration
-from diva.runs.snapshot import Snapshot
+from diva.runs.summary import Summary
 from diva.training.state import EpochRecord
 
 output = Console(soft_wrap=False, highlight=False)
@@ -138,44 +138,39 @@ def sparkline(values: Sequence[float]) -> str:
     return "".join(BARS[round((len(BARS) - 1) * (value - low) / reach)] for value in values)
 
 
-def component_history(history: Sequence[EpochRecord]) -> list[int]:
-    """K after every epoch that had a mixture."""
-    return [record.n_components for record in history if record.n_components]
-
-
-def summary(model: DIVA, snapshot: Snapshot, run: str, report: str | None) -> dict[str, Any]:
+def describe(summary: Summary, run: str, report: str | None) -> dict[str, Any]:
     """What a fit found, plain, for machines."""
+    snapshot, clusters = summary.snapshot, [] if summary.components is None else list(summary.components.clusters)
     said: dict[str, Any] = {
         "run": run,
         "report": report,
-        "n_samples": snapshot.about["n_samples"],
-        "n_clusters": model.n_clusters_,
-        "n_components": model.n_components_,
-        "epochs": len(model.history_),
-        "seconds": round(snapshot.about["seconds"], 2),
-        "components_per_epoch": component_history(model.history_),
+        "n_samples": summary.n_samples,
+        "n_clusters": summary.n_clusters,
+        "n_components": summary.n_components,
+        "epochs": len(summary.epochs),
+        "seconds": round(summary.seconds, 2),
+        "components_per_epoch": [epoch.n_components for epoch in summary.epochs if epoch.n_components],
         "clusters": [
             {
                 "cluster": number,
                 "size": int(size),
-                "components": int((model.mixture_.cluster_of_component() == number).sum()),
+                "components": clusters.count(number),
                 "confidence": round(float(confidence), 4),
-                **_mostly(snapshot, number),
+                **_majority(summary, number),
             }
             for number, (size, confidence) in enumerate(zip(snapshot.sizes, snapshot.mean_confidence, strict=True))
         ],
     }
-    if snapshot.about["metrics"]:
-        said["metrics"] = snapshot.about["metrics"]
+    if summary.metrics:
+        said["metrics"] = summary.metrics
     return said
 
 
-def _mostly(snapshot: Snapshot, cluster: int) -> dict[str, Any]:
-    if snapshot.table is None:
+def _majority(summary: Summary, cluster: int) -> dict[str, Any]:
+    if summary.class_names is None:
         return {}
-    column = snapshot.table[:, cluster]
-    name = snapshot.about["class_names"][int(column.argmax())]
-    return {"mostly": name, "purity": round(float(column.max() / max(1, column.sum())), 4)}
+    name, share = summary.majority(cluster) or (summary.class_names[0], 0.0)
+    return {"mostly": name, "purity": round(share, 4)}
 
 
 def show_summary(said: dict[str, Any]) -> None:

@@ -37,7 +37,8 @@ from diva.exceptions import ComponentLimitWarning
 from diva.models.diva import DIVA
 from diva.report import write_report
 from diva.runs.folder import CHECKPOINT, CONFIG, MODEL
-from diva.runs.snapshot import SNAPSHOT, take_snapshot
+from diva.runs.snapshot import SNAPSHOT
+from diva.runs.summarize import DataFacts, summarize
 from diva.training.state import EpochRecord
 
 Source = Annotated[
@@ -155,22 +156,15 @@ def learn(
             model = DIVA(**params, run_dir=run, resume=resume, callbacks=[begins, progress])
             progress.watch(model)
             model.fit(data.source)
-            snapshot = take_snapshot(
-                model,
-                data.source,
-                name=data.name,
-                labels=data.labels,
-                feature_names=data.feature_names,
-                columns=data.columns,
-            )
-            snapshot.save(run / SNAPSHOT)
+            summary = summarize(model, data.source, DataFacts(data.name, data.labels, data.feature_names, data.columns))
+            summary.save(run)
     except Stopped:
         saved = (run / CHECKPOINT).exists()
         how = f"Go on with: diva resume {run}" if saved else "No epoch was finished, so there is nothing to go on from."
         console.errors.print(f"Stopped. {how}", soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
     path = _reported(run) if with_report else None
-    said = console.summary(model, snapshot, str(run), path)
+    said = console.describe(summary, str(run), path)
     said["warnings"] = list(dict.fromkeys(str(w.message) for w in warned if issubclass(w.category, ComponentLimitWarning)))
     if as_json:
         print(json.dumps(said))

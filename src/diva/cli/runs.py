@@ -17,10 +17,12 @@ from diva.runs.folder import CHECKPOINT, CONFIG, HISTORY, MODEL, RunFolder
 from diva.runs.load import load
 from diva.runs.snapshot import SNAPSHOT
 from diva.runs.stream_log import PREDICTING, STREAM, read_commit
+from diva.runs.summarize import summarize_old_run
+from diva.runs.summary import RESULTS
 
 RUNS = Path("runs")
 REPLACED = ".replaced"  # where an old run waits until the new one has something to show
-MADE = (CHECKPOINT, CONFIG, HISTORY, MODEL, SNAPSHOT, SOURCE_FILE, REPORT, PROJECTION, STREAM, PREDICTING)
+MADE = (CHECKPOINT, CONFIG, HISTORY, MODEL, RESULTS, SNAPSHOT, SOURCE_FILE, REPORT, PROJECTION, STREAM, PREDICTING)
 
 
 def new_run(out: Path | None, name: str, overwrite: bool) -> Path:
@@ -114,6 +116,12 @@ def check_finished(run: Path) -> None:
         if (run / CHECKPOINT).exists():
             raise UsageError(f"The run in {str(run)!r} is not finished. Go on with `diva resume {run}`.")
         raise UsageError(f"{str(run)!r} holds no run: there is neither {MODEL} nor {CHECKPOINT} in it.")
+
+
+def add_missing_summary(run: Path) -> None:
+    """Give a run that was made before there were summaries its own, from its model and its snapshot."""
+    if (run / SNAPSHOT).exists() and not (run / RESULTS).exists():
+        summarize_old_run(load(run / MODEL), run).save(run)
 
 
 def _load(path: Path) -> DIVA:

@@ -87,7 +87,9 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     network_: Any
     pipeline_: InputPipeline
     history_: list[EpochRecord]
+    labels_: NDArray[np.int64]
     cluster_ids_: NDArray[np.int64]
+    n_clusters_: int
     config_class: ClassVar[type[TrainingConfig]] = TrainingConfig
     state_class: ClassVar[type[TrainState]] = TrainState
 
@@ -408,15 +410,10 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return self.state_class(network, optimizer, generator, rng, seed)
 
     def _set_flat_clusters(self, labels: NDArray[np.int64], n_clusters: int) -> None:
-        """Clusters without components, tree and lineage: what a model that is told their number has."""
+        """Clusters that are not made of components: what a model that is told their number has."""
         if labels.ndim != 1 or labels.dtype != np.int64 or (labels.size and not 0 <= labels.min() <= labels.max() < n_clusters):
             raise ValueError("labels name clusters that do not exist")
-        self.labels_ = self.component_labels_ = labels
-        self.n_clusters_ = self.n_components_ = n_clusters
-        self.cluster_ids_ = self.component_ids_ = np.arange(n_clusters)
-        self.hierarchy_: Any = None
-        self.lineage_: list[Any] = []
-        self.cluster_lineage_: list[Any] = []
+        self.labels_, self.n_clusters_, self.cluster_ids_ = labels, n_clusters, np.arange(n_clusters)
 
     # --- the folder of a run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from diva.mixture.moves import MoveRecord
+from diva.runs.summary import Move
 
 MOVES = ("birth", "merge", "delete")
 MOST_ENDS = 40
@@ -33,7 +33,7 @@ class Link:
     source: int
     target: int
     what: str
-    record: MoveRecord
+    move: Move
     value: float = 0.0
     y0: float = 0.0  # upper edge where the band leaves its source
     y1: float = 0.0  # and where it reaches its target
@@ -48,7 +48,7 @@ class Flow:
     ----------
     nodes, links
     n_moves : int
-        Moves on record.
+        Moves on move.
     n_shown : int
         Of them, those in the diagram: the others were about components that led nowhere.
     n_light, n_unmoved : int
@@ -68,17 +68,17 @@ class Flow:
         return sorted((node for node in self.nodes if node.is_end), key=lambda node: node.y)
 
 
-def survivors(records: Iterable[MoveRecord]) -> dict[int, float]:
+def survivors(moves: Iterable[Move]) -> dict[int, float]:
     """Components that are left after some moves, and their mass when last moved."""
     masses: dict[int, float] = {}
-    for record in records:
-        for parent in record.parents:
+    for move in moves:
+        for parent in move.parents:
             masses.pop(parent, None)
-        masses |= dict(zip(record.children, record.masses, strict=True))
+        masses |= dict(zip(move.children, move.masses, strict=True))
     return masses
 
 
-def trace(records: Sequence[MoveRecord], ends: Mapping[int, float]) -> Flow:
+def trace(moves: Sequence[Move], ends: Mapping[int, float]) -> Flow:
     """Follow components back to where they came from.
 
     Components that were born and vanished again without giving birth to any that stayed are left out; so are the lightest
@@ -86,17 +86,17 @@ def trace(records: Sequence[MoveRecord], ends: Mapping[int, float]) -> Flow:
 
     Parameters
     ----------
-    records : sequence of MoveRecord
+    moves : sequence of Move
         In order.
     ends : mapping from component id to mass
         The components that are left.
     """
-    records = [record for record in records if record.accepted and record.move in MOVES]
+    moves = [move for move in moves if move.move in MOVES]
     n_ends = len(ends)
     heaviest = sorted(ends, key=lambda component: -ends[component])[:MOST_ENDS]
     ends = {component: mass for component, mass in ends.items() if component in set(heaviest)}
-    kept = _ancestors(records, ends)
-    flow = Flow(n_moves=len(records), n_light=n_ends - len(ends))
+    kept = _ancestors(moves, ends)
+    flow = Flow(n_moves=len(moves), n_light=n_ends - len(ends))
     current: dict[int, int] = {}  # component id -> its node now
     moments: list[tuple[int | None, int]] = []
 
@@ -106,23 +106,23 @@ def trace(records: Sequence[MoveRecord], ends: Mapping[int, float]) -> Flow:
             current[component] = len(flow.nodes) - 1
         return current[component]
 
-    for record in records:
-        parents, children = ([c for c in side if c in kept] for side in (record.parents, record.children))
-        is_shown = bool(set(children) - set(parents)) if record.move == "birth" else len(parents) == len(record.parents)
+    for move in moves:
+        parents, children = ([c for c in side if c in kept] for side in (move.parents, move.children))
+        is_shown = bool(set(children) - set(parents)) if move.move == "birth" else len(parents) == len(move.parents)
         if not parents or not children or not is_shown:
             continue
         flow.n_shown += 1
-        if not moments or moments[-1] != (record.epoch, record.lap):
-            moments.append((record.epoch, record.lap))
-        masses = dict(zip(record.children, record.masses, strict=True))
-        sources = {p: node_of(p, sum(record.masses)) for p in parents}
-        stayed = {c: node_of(c, masses[c]) for c in children if record.move == "delete"}
+        if not moments or moments[-1] != (move.epoch, move.lap):
+            moments.append((move.epoch, move.lap))
+        masses = dict(zip(move.children, move.masses, strict=True))
+        sources = {p: node_of(p, sum(move.masses)) for p in parents}
+        stayed = {c: node_of(c, masses[c]) for c in children if move.move == "delete"}
         for child in children:
             flow.nodes.append(Node(child, masses[child], time=len(moments)))
             target = current[child] = len(flow.nodes) - 1
             for parent, source in (sources | ({child: stayed[child]} if stayed else {})).items():
-                what = "went on" if parent == child else "born from" if record.move == "birth" else "went into"
-                flow.links.append(Link(source, target, what, record))
+                what = "went on" if parent == child else "born from" if move.move == "birth" else "went into"
+                flow.links.append(Link(source, target, what, move))
     for component in ends:
         if component in current:
             flow.nodes[current[component]].is_end = True
@@ -142,20 +142,16 @@ def _drop_dead_ends(flow: Flow) -> None:
     position = {old: new for new, old in enumerate(i for i, is_alive in enumerate(alive) if is_alive)}
     flow.nodes = [node for node, is_alive in zip(flow.nodes, alive, strict=True) if is_alive]
     flow.links = [
-        Link(position[link.source], position[link.target], link.what, link.record)
+        Link(position[link.source], position[link.target], link.what, link.move)
         for link in flow.links
         if link.target in position
     ]
 
 
-def _ancestors(records: Iterable[MoveRecord], ends: Mapping[int, float]) -> set[int]:
+def _ancestors(moves: Iterable[Move], ends: Mapping[int, float]) -> set[int]:
     """Ids of the ends and of all they were born from."""
     born_from = {
-        child: record.parents[0]
-        for record in records
-        if record.move == "birth"
-        for child in record.children
-        if child not in record.parents
+        child: move.parents[0] for move in moves if move.move == "birth" for child in move.children if child not in move.parents
     }
     kept: set[int] = set()
     for component in ends:

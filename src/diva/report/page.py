@@ -1,4 +1,4 @@
-"""One page that says what a run found; everything is inside, nothing is fetched."""
+"""One page about what a run found; everything is inside, nothing is fetched."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from plotly.offline import get_plotlyjs
 
 from diva.atomic import write_atomically
-from diva.models.diva import DIVA
+from diva.report.draw_plotly import to_plotly
 from diva.report.findings import Findings, read_findings
 from diva.report.panels import Panel, make_panels, summary, tiles
 from diva.report.words import escape
@@ -29,21 +29,18 @@ def write_report(
     out: str | os.PathLike[str] | None = None,
     *,
     projection: str = "auto",
-    model: DIVA | None = None,
 ) -> Path:
     """Write one HTML file about a run, from its folder alone.
 
     Parameters
     ----------
     run : str or path-like
-        Folder of a finished run with a snapshot of its data, as ``diva fit`` makes it.
+        Folder of a finished run with a summary, as ``diva fit`` makes it.
     out : str or path-like, optional
         The file to write; ``report.html`` in the run's folder by default.
     projection : {"auto", "tsne", "umap", "pca", "codes"}
         How codes are laid out on the map; the result is kept in the run's folder. "auto" takes UMAP if umap-learn is
         installed, else t-SNE.
-    model : DIVA, optional
-        The fitted model, if it has networks of your own: its file holds their weights, not their code.
 
     Returns
     -------
@@ -53,12 +50,12 @@ def write_report(
     Raises
     ------
     ReportError
-        If the folder holds no finished run, or no snapshot.
+        If the folder holds no finished run, or no summary of it.
     ModelFileError
         If one of its files is damaged.
     """
     target = Path(run) / REPORT if out is None else Path(out)
-    page = make_page(read_findings(run, projection=projection, model=model))
+    page = make_page(read_findings(run, projection=projection))
     write_atomically(Path(os.path.realpath(target)), page.encode(), shown=target)
     return target
 
@@ -66,9 +63,9 @@ def write_report(
 def make_page(findings: Findings) -> str:
     """The whole page."""
     panels = make_panels(findings)
-    plots = {name: plot for panel in panels for name, plot in panel.plots.items()}
+    plots = {name: to_plotly(plot) for panel in panels for name, plot in panel.plots.items()}
     extra = {name: value for panel in panels for name, value in panel.data.items()}
-    title = escape(findings.source)
+    title = escape(findings.summary.source)
     return Template(_part("page.html")).substitute(
         title=title,
         style=_part("page.css"),

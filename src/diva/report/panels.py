@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from diva.report.findings import Findings, FoundCluster
 from diva.report.lineage import Flow
+from diva.report.marks import Plot
 from diva.report.palette import colour_of, symbol_of, text_on
 from diva.report.pictures import make_sheet, png_uri
 from diva.report.plots import (
     MOST_BARS,
     MOST_CELLS,
-    Plot,
     contingency_plot,
     epochs_plot,
     errors_plot,
@@ -63,7 +63,7 @@ class Panel:
     body : str
         HTML.
     plots : dict
-        Id of an element in the body -> what plotly draws there.
+        Id of an element in the body -> what is drawn there.
     data : dict
         What the page's script needs besides.
     """
@@ -96,26 +96,29 @@ def make_panels(findings: Findings) -> list[Panel]:
 
 def summary(findings: Findings) -> str:
     """The sentence under the title."""
-    found = count(findings.model.n_clusters_, "cluster")
-    return f"{found} found in {findings.n_samples:,} {escape(findings.what_samples_are)}. Nobody said how many there are."
+    found = findings.summary
+    said = f"{count(found.n_clusters, 'cluster')} found in {found.n_samples:,} {escape(findings.what_samples_are)}"
+    given = {**(found.params or {}), **(found.config or {})}.get("n_clusters") is not None
+    return f"{said} by {escape(found.model)}." if given else f"{said}. Nobody said how many there are."
 
 
 def tiles(findings: Findings) -> str:
     """What was found, as large numbers."""
-    model, metrics = findings.model, findings.metrics
+    found = findings.summary
 
     def counted(n: int, word: str) -> tuple[str, str]:
         return f"{n:,}", count(n, word).split(" ", 1)[1]
 
+    confidence = percent(float(found.snapshot.confidence.mean())).replace("over ", "&gt;&#8239;")
     facts = [
-        counted(model.n_clusters_, "cluster"),
-        counted(model.n_components_, "component"),
-        counted(findings.n_samples, "sample"),
-        (percent(findings.confidence).replace("over ", "&gt;&#8239;"), "mean confidence"),
-        counted(len(findings.history), "epoch"),
-        (duration(findings.seconds), "of training"),
+        counted(found.n_clusters, "cluster"),
+        *([] if found.n_components is None else [counted(found.n_components, "component")]),
+        counted(found.n_samples, "sample"),
+        (confidence, "mean confidence"),
+        counted(len(found.epochs), "epoch"),
+        (duration(found.seconds), "of training"),
     ]
-    if metrics and (row := metrics.get("clusters")):
+    if found.metrics and (row := found.metrics.get("clusters")):
         facts += [(percent(row["acc_one_to_one"]), "one-to-one accuracy"), (f"{row['nmi']:.3f}", "NMI")]
     cells = "".join(f'<div class="tile"><dt>{name}</dt><dd>{value}</dd></div>' for value, name in facts)
     return f'<dl class="tiles by-{len(facts) // 2 + 1}">{cells}{_sparkline(findings)}</dl>'
@@ -123,8 +126,7 @@ def tiles(findings: Findings) -> str:
 
 def _sparkline(findings: Findings) -> str:
     """K over epochs, as small as a word."""
-    curves = findings.curves
-    counts = [a or b or 0 for a, b in zip(curves.components, curves.clusters, strict=True)]
+    counts = [epoch.n_components or epoch.n_clusters or 0 for epoch in findings.summary.epochs]
     if len(counts) < 2 or max(counts) == 0:
         return ""
     points = [(200 * i / (len(counts) - 1), 37 - 34 * k / max(counts)) for i, k in enumerate(counts)]
@@ -165,7 +167,8 @@ def map_panel(findings: Findings) -> Panel:
         else f"Codes of {snapshot.codes.shape[1]} numbers, laid out on a plane by {escape(findings.projection.title)}: "
         "neighbours are alike, distances between groups say little."
     )
-    kept = "" if len(snapshot) == findings.n_samples else f" {len(snapshot):,} of {findings.n_samples:,} samples are shown."
+    n_samples = findings.summary.n_samples
+    kept = "" if len(snapshot) == n_samples else f" {len(snapshot):,} of {n_samples:,} samples are shown."
     body = (
         f'<p class="note">{how}{kept} Point at a sample to see it, or use the arrow keys on the map.</p>'
         f'<div class="switch" role="group" aria-label="Colour the map by">{buttons}</div>'
@@ -212,7 +215,7 @@ def gallery_panel(findings: Findings) -> Panel:
     largest = sorted(findings.filled, key=lambda c: -c.size)[:MOST_CLUSTERS]
     card = _image_card if findings.is_image else _table_card
     note = (
-        "Real members nearest the centre of their cluster, new ones made by the model, and the members it is least certain of."
+        "Members nearest the centre of their cluster, new ones made by the model, and the members it is least certain of."
         if findings.is_image
         else "What sets each cluster apart: the mean of a feature less its mean over all samples, in standard deviations."
     )
@@ -235,12 +238,12 @@ def gallery_panel(findings: Findings) -> Panel:
 
 def _card(cluster: FoundCluster, body: str) -> str:
     parts = [f"{count(cluster.size, 'sample')} ({percent(cluster.share)})"]
-    if cluster.mostly is not None:
-        name, share = cluster.mostly
+    if cluster.majority is not None:
+        name, share = cluster.majority
         parts.append(f"{percent(share)} are {escape(name)}")
     parts.append(f"confidence {percent(cluster.confidence)}")
-    if len(cluster.components) > 1:
-        parts.append(count(len(cluster.components), "component"))
+    if cluster.n_components > 1:
+        parts.append(count(cluster.n_components, "component"))
     return (
         f'<article class="card" id="cluster-{cluster.number}"><h3>{chip(cluster.number)} Cluster {cluster.number}</h3>'
         f'<p class="facts">{" · ".join(parts)}</p>{body or _NOBODY}</article>'
@@ -289,20 +292,21 @@ def _table_card(findings: Findings, cluster: FoundCluster) -> str:
     for d in cluster.differences:
         side = "left" if d.by >= 0 else "right"
         bar = f"{side}:50%;width:{50 * abs(d.by) / widest:.1f}%;background:{cluster.colour}"
-        values = "".join(f"<td>{number(v, d.decimals)}</td>" for v in (d.mean, d.overall, d.nearest, d.drawn, d.least))
+        values = "".join(f"<td>{number(v, d.decimals)}</td>" for v in d.values.values())
         rows += (
             f'<tr><th scope="row">{escape(d.feature)}</th><td>{d.by:+.2f}</td>'
             f'<td class="bar-cell"><span class="bar" style="{bar}"></span></td>{values}</tr>'
         )
+    samples = {"Nearest centre": index[cluster.nearest[0]], "Least certain": index[cluster.least[0]]}
+    heads = "".join(
+        f'<th scope="col">{title}' + (f"<br><small>sample {samples[title]}</small></th>" if title in samples else "</th>")
+        for title in cluster.differences[0].values
+    )
     doubtful = ", ".join(f"{index[i]}&nbsp;({confidence[i]:.2f})" for i in cluster.least[:6])
     return _card(
         cluster,
         '<div class="scroll" tabindex="0" role="group" aria-label="Table of features"><table class="differences"><thead><tr>'
-        '<th scope="col">Feature</th><th scope="col" colspan="2" class="bar-head">Difference</th>'
-        '<th scope="col">Mean here</th><th scope="col">Mean of all</th>'
-        f'<th scope="col">Nearest centre<br><small>sample {index[cluster.nearest[0]]}</small></th>'
-        '<th scope="col">Made by<br>the model</th>'
-        f'<th scope="col">Least certain<br><small>sample {index[cluster.least[0]]}</small></th></tr></thead>'
+        f'<th scope="col">Feature</th><th scope="col" colspan="2" class="bar-head">Difference</th>{heads}</tr></thead>'
         f'<tbody>{rows}</tbody></table></div><p class="note">Least certain samples, with their confidence: {doubtful}.</p>',
     )
 
@@ -321,7 +325,7 @@ def sizes_panel(findings: Findings) -> Panel:
 
 def agreement_panel(findings: Findings) -> Panel | None:
     """Metrics by their full names, and classes against clusters; None without labels."""
-    table, names, metrics = findings.snapshot.table, findings.class_names, findings.metrics
+    table, names, metrics = findings.snapshot.table, findings.class_names, findings.summary.metrics
     if table is None or names is None or metrics is None:
         return None
     levels = [level for level in ("clusters", "components") if level in metrics]
@@ -350,32 +354,36 @@ def agreement_panel(findings: Findings) -> Panel | None:
 
 def tree_panel(findings: Findings) -> Panel | None:
     """How components were grouped; None if they were not."""
-    tree = findings.tree
+    tree = findings.summary.tree
     if tree is None:
         return None
     note = (
         "Components that samples wander between when they are moved a little join early, at a small distance. "
         "What is joined left of the dotted line is one cluster. Leaves are named by component and cluster."
     )
-    label = f"Tree of {len(tree.leaves)} components, coloured by cluster"
+    label = f"Tree of {len(tree.merges) + 1} components, coloured by cluster"
     body = f'<p class="note">{note}</p>{_plot_box("tree-plot", label)}'
     return Panel("tree", "Tree of components and clusters", body, {"tree-plot": tree_plot(findings, tree)})
 
 
 def epochs_panel(findings: Findings) -> Panel | None:
-    """K and the bound over epochs, with what changed K."""
-    if not findings.history:
+    """The bound or the loss over epochs, and K with what changed it if the model has components."""
+    found = findings.summary
+    if not found.epochs:
         return None
-    model = findings.model
-    note = (
-        "Births add components where the mixture describes samples badly, merges and deletions remove those that are not "
-        "needed; each is kept only if it raises the bound. "
-        f"The mixture at the end has {count(model.n_components_, 'component')} in {count(model.n_clusters_, 'cluster')}."
-    )
+    note, below = "", "loss" if findings.bound_range is None else "bound"
+    if found.n_components is not None:
+        note = (
+            "Births add components where the mixture describes samples badly, merges and deletions remove those that are not "
+            "needed; each is kept only if it raises the bound. "
+            f"The mixture at the end has {count(found.n_components, 'component')} in {count(found.n_clusters, 'cluster')}."
+        )
     if findings.n_below:
         note += f" The bound of {count(findings.n_below, 'epoch')} is too low to be shown."
-    body = f'<p class="note">{note}</p>' + _plot_box("epochs-plot", "Number of components and the bound over the epochs")
-    return Panel("epochs", "K and the bound over the epochs", body, {"epochs-plot": epochs_plot(findings)})
+    has_counts = any(epoch.n_components or epoch.n_clusters for epoch in found.epochs)
+    title = f"K and the {below} over the epochs" if has_counts else f"The {below} over the epochs"
+    body = f'<p class="note">{note}</p>' + _plot_box("epochs-plot", title)
+    return Panel("epochs", title, body, {"epochs-plot": epochs_plot(findings)})
 
 
 def lineage_panel(findings: Findings) -> Panel | None:
@@ -409,12 +417,12 @@ def flow_note(flow: Flow) -> str:
 # --- reconstruction, settings
 
 
-def reconstruction_panel(findings: Findings) -> Panel:
-    """What the decoder makes of codes: pictures above pictures, or how much of each feature is lost."""
-    if findings.is_image:
-        index, made = findings.examples
-        snapshot = findings.snapshot
-        originals, copies = findings.pictures(snapshot.values[index]), findings.pictures(made)
+def reconstruction_panel(findings: Findings) -> Panel | None:
+    """What the decoder makes of codes: pictures above pictures, or how much of each feature is lost; None without a decoder."""
+    snapshot = findings.snapshot
+    if snapshot.reconstructed is not None and snapshot.reconstructions is not None:
+        index = snapshot.reconstructed
+        originals, copies = findings.pictures(snapshot.values[index]), findings.pictures(snapshot.reconstructions)
         pairs = "".join(
             f'<figure><img src="{png_uri(original)}" alt="Sample {name}"><img src="{png_uri(copy)}" alt="its reconstruction">'
             f"<figcaption>{chip(cluster)}</figcaption></figure>"
@@ -424,11 +432,13 @@ def reconstruction_panel(findings: Findings) -> Panel:
         )
         note = "Above the sample, below what the decoder makes of its code, with the number of its cluster."
         return Panel("reconstruction", "Reconstruction", f'<p class="note">{note}</p><div class="pairs">{pairs}</div>')
+    if snapshot.feature_errors is None:
+        return None
     note = (
         "How much of each feature's variance the codes do not hold, the worst first: "
         "0 % is a perfect copy, 100 % is no better than the mean."
     )
-    if (left_out := len(findings.feature_errors) - MOST_BARS) > 0:
+    if (left_out := len(snapshot.feature_errors) - MOST_BARS) > 0:
         note += f" {count(left_out, 'feature')} that come out better are left out."
     body = f'<p class="note">{note}</p>' + _plot_box("reconstruction-plot", "Reconstruction error of each feature")
     return Panel("reconstruction", "Reconstruction", body, {"reconstruction-plot": errors_plot(findings)})
@@ -436,26 +446,25 @@ def reconstruction_panel(findings: Findings) -> Panel:
 
 def settings_panel(findings: Findings) -> Panel:
     """Configuration, versions, timings."""
-    model, about, history = findings.model, findings.snapshot.about, findings.history
-    params, defaults = (m.get_params(deep=False) for m in (model, type(model)()))
-    unseen = ("callbacks", "encoder", "decoder", "run_dir", "resume", "verbose", "checkpoint_every")
-    changed = {n: v for n, v in params.items() if n not in unseen and str(v) != str(defaults[n])}
+    found = findings.summary
     times = {
-        "finished": date(about.get("finished")),
-        "training": duration(findings.seconds),
-        "of which the mixture": duration(sum(r.mixture_seconds for r in history)),
-        "per epoch": duration(findings.seconds / max(1, len(history))),
+        "finished": date(found.finished),
+        "training": duration(found.seconds),
+        "of which the mixture": duration(sum(epoch.mixture_seconds for epoch in found.epochs)),
+        "per epoch": duration(found.seconds / max(1, len(found.epochs))),
     }
+    if found.components is None:
+        del times["of which the mixture"]
     body = (
         '<div class="columns">'
-        f"<div><h3>Parameters that were set</h3>{_facts(changed or {'none': 'all at their defaults'})}"
-        f"<h3>Timings</h3>{_facts(times)}<h3>Versions</h3>{_facts(about.get('versions') or {})}</div>"
-        f"<div><h3>What the parameters came to</h3>{_facts(asdict(model.config_))}</div></div>"
+        f"<div><h3>Parameters that were set</h3>{_facts(found.params or {'none': 'all at their defaults'})}"
+        f"<h3>Timings</h3>{_facts(times)}<h3>Versions</h3>{_facts(found.versions)}</div>"
+        f"<div><h3>What the parameters came to</h3>{_facts(found.config or {})}</div></div>"
     )
     return Panel("settings", "Configuration", body)
 
 
-def _facts(facts: dict[str, Any]) -> str:
+def _facts(facts: Mapping[str, Any]) -> str:
     rows = "".join(f'<tr><th scope="row">{escape(str(k))}</th><td>{escape(plain(v))}</td></tr>' for k, v in facts.items())
     return f'<table class="facts-table"><tbody>{rows}</tbody></table>'
 

@@ -1,416 +1,308 @@
-"""The plots of the page, as plotly takes them: plain data, drawn by the page's script."""
+"""The plots of a report, described once for the page and for papers."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+from scipy.cluster.hierarchy import leaves_list
 
-from diva.report.findings import Findings, Tree
+from diva.report.findings import Findings, Level
 from diva.report.lineage import Flow, Link
+from diva.report.marks import Area, Axis, Band, Bars, Heat, Line, Mark, Picture, Plot, Points, Rule, Span, Stem, Text, row_ticks
 from diva.report.palette import (
+    BIRTHS,
     CLUSTERS,
     COMPONENTS,
     FIRST_BOUND,
-    INK,
     NEUTRAL,
     PHASE_TINTS,
+    REMOVALS,
     SECOND_BOUND,
     colour_of,
-    faded,
     symbol_of,
+    text_on,
 )
-from diva.report.words import clipped, count, escape, percent
-
-Plot = dict[str, Any]  # {"data": [...], "layout": {...}}, and if need be {"narrow": what differs on a phone}
+from diva.report.words import clipped, count, percent
+from diva.runs.summary import Epoch, Tree
 
 MOST_BARS = 40  # features in the reconstruction panel
 MOST_CELLS = 900  # of a contingency table that is annotated
+MANY_ROWS = 40  # from here on rows are drawn narrower
+MOST_ROWS = 24  # clusters in the gallery of a paper
+N_IN_STRIP = 8  # images of each sort in it
+
+
+def map_plot(findings: Findings, level: Level) -> Plot:
+    """Codes on a plane, the name of each group in its middle."""
+    points = findings.projection.points
+    size = 3.0 if len(points) > 2000 else 6.0
+    marks: list[Mark] = []
+    for group in np.unique(level.groups).tolist():
+        x, y = points[level.groups == group].T
+        marks.append(Points(x.tolist(), y.tolist(), colour_of(group), symbol_of(group), size, opacity=0.7))
+    for group, (x, y) in findings.middles(level).items():
+        marks.append(Text(float(x), float(y), clipped(level.names[group], 14), box="#ffffffcc", bold=True))
+    return Plot([Area(marks, Axis(hidden=True), Axis(hidden=True))], height=590)
 
 
 def sizes_plot(findings: Findings) -> Plot:
     """Samples and mean confidence of each cluster, as bars side by side."""
     clusters = findings.filled
+    colours = [c.colour for c in clusters]
+    rows = replace(row_ticks([str(c.number) for c in clusters]), title="cluster")
+    sizes = Bars(
+        [c.size for c in clusters],
+        colours,
+        [f"{c.size:,}" for c in clusters],
+        [f"cluster {c.number}: {count(c.size, 'sample')}" for c in clusters],
+    )
+    confidence = Bars(
+        [round(c.confidence, 4) for c in clusters],
+        colours,
+        [percent(c.confidence).replace("over ", ">") for c in clusters],
+        [f"cluster {c.number}: mean confidence {c.confidence:.3f}" for c in clusters],
+    )
     largest = max(1, *(c.size for c in clusters), 0)
-    bar = {
-        "type": "bar",
-        "orientation": "h",
-        "y": [f"cluster {c.number}" for c in clusters],
-        "marker": {"color": [c.colour for c in clusters]},
-        "textposition": "outside",
-        "cliponaxis": False,
-    }
-    sizes = {
-        "x": [c.size for c in clusters],
-        "text": [f"{c.size:,}" for c in clusters],
-        "hovertemplate": "%{y}: %{x:,} samples<extra></extra>",
-    }
-    confidence = {
-        "x": [round(c.confidence, 4) for c in clusters],
-        "text": [percent(c.confidence).replace("over ", ">") for c in clusters],
-        "xaxis": "x2",
-        "hovertemplate": "%{y}: mean confidence %{x:.3f}<extra></extra>",
-    }
-    return {
-        "data": [bar | sizes, bar | confidence],
-        "layout": {
-            "height": rows_height(len(clusters), 24 if len(clusters) <= 40 else 15),
-            "yaxis": {
-                "autorange": "reversed",
-                "automargin": True,
-                "type": "category",
-                "dtick": 1,
-                "ticklen": 4,
-                "showgrid": False,
-            }
-            | ({} if len(clusters) <= 40 else {"tickfont": {"size": 10}}),
-            "xaxis": {
-                "title": {"text": "samples"},
-                "domain": [0, 0.52],
-                "range": [0, 1.25 * largest],
-                "nticks": 5,
-            },
-            "xaxis2": {
-                "title": {"text": "mean confidence"},
-                "domain": [0.58, 1],
-                "range": [0, 1.4],
-                "tickvals": [0, 0.5, 1],
-                "ticktext": ["0 %", "50 %", "100 %"],
-            },
-            "bargap": 0.25,
-        },
-        "narrow": {
-            "xaxis": {"domain": [0, 0.48], "range": [0, 1.6 * largest], "nticks": 3},
-            "xaxis2": {
-                "domain": [0.6, 1],
-                "range": [0, 2.1],
-                "tickvals": [0, 1],
-                "ticktext": ["0", "100 %"],
-                "title": {"text": "confidence"},
-            },
-        },
-    }
+    shares = [(0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")]
+    return Plot(
+        [
+            Area([sizes], Axis("samples", (0, 1.25 * largest)), rows),
+            Area([confidence], Axis("mean confidence", (0, 1.4), shares), rows),
+        ],
+        height=_rows_height(len(clusters), 24, 15),
+        columns=2,
+        shares=(5, 4),
+    )
 
 
 def contingency_plot(findings: Findings) -> Plot:
-    """Classes against clusters as a heat map with the counts written in."""
+    """Classes against clusters, with the counts; the darker, the larger the share of the cluster."""
     table, names, order = findings.snapshot.table, findings.class_names, findings.table_order
     assert table is not None
     assert names is not None
     counts = table[:, order]
-    share = counts / np.maximum(counts.sum(axis=0), 1)
-    heat: dict[str, Any] = {
-        "type": "heatmap",
-        "z": np.round(share, 3).tolist(),
-        "x": [str(k) for k in order],
-        "y": list(range(len(names))),
-        "customdata": [
-            [f"class {escape(name)}<br>{count(n, 'sample')}" for n in line]
-            for name, line in zip(names, counts.tolist(), strict=True)
-        ],
-        "colorscale": [[0, "#ffffff"], [0.25, "#c9dcec"], [0.6, "#5b97c5"], [1, "#0b4d80"]],
-        "zmin": 0,
-        "zmax": 1,
-        "xgap": 1,
-        "ygap": 1,
-        "showscale": False,
-        "hovertemplate": "cluster %{x}, %{customdata}<br>%{z:.1%} of the cluster<extra></extra>",
-    }
+    shares = np.round(counts / np.maximum(counts.sum(axis=0), 1), 3).tolist()
     is_small = counts.size <= MOST_CELLS
-    if is_small:
-        text = [[f"{n:,}" if n else "" for n in line] for line in counts.tolist()]
-        heat |= {"text": text, "texttemplate": "%{text}", "textfont": {"size": 12}}
-    return {
-        "data": [heat],
-        "layout": {
-            "height": rows_height(len(names), 30 if is_small else 11),
-            "xaxis": {"title": {"text": "cluster"}, "type": "category", "automargin": True, "showgrid": False, "tickangle": 0},
-            "yaxis": {
-                "title": {"text": "class", "standoff": 8},
-                "tickvals": list(range(len(names))),
-                "ticktext": [escape(clipped(name, 24)) for name in names],
-                "range": [len(names) - 0.5, -0.5],
-                "automargin": True,
-                "showgrid": False,
-                "ticklen": 4,
-                "tickfont": {"size": 13 if is_small else 9},
-            },
-        },
-    }
+    heat = Heat(
+        shares,
+        [
+            [
+                f"cluster {cluster}, class {name}\n{count(n, 'sample')}\n{share:.1%} of the cluster"
+                for cluster, n, share in zip(order, line, row, strict=True)
+            ]
+            for name, line, row in zip(names, counts.tolist(), shares, strict=True)
+        ],
+        [[f"{n:,}" if n else "" for n in line] for line in counts.tolist()] if is_small else (),
+    )
+    x = Axis("cluster", (-0.5, len(order) - 0.5), [(i, str(k)) for i, k in enumerate(order)])
+    y = Axis("class", (len(names) - 0.5, -0.5), [(i, clipped(name, 24)) for i, name in enumerate(names)])
+    height = max(150, (30 if is_small else 11) * len(names) + 74)
+    return Plot([Area([heat], x, y)], height, width=42 * len(order) + 168)
 
 
 def tree_plot(findings: Findings, tree: Tree) -> Plot:
-    """The dendrogram, leaves at the left, branches in the colour of their cluster."""
-    paths: dict[int | None, tuple[list[float | None], list[float | None]]] = {}
-    for across, down, cluster in tree.lines:
-        xs, ys = paths.setdefault(cluster, ([], []))
-        xs += [round(across[0], 4), round(across[1], 4), None]
-        ys += [*down, None]
-    branches = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "x": xs,
-            "y": ys,
-            "line": {"color": NEUTRAL if cluster is None else colour_of(cluster), "width": 1.5 if cluster is None else 2.5},
-            "hoverinfo": "skip",
-        }
-        for cluster, (xs, ys) in sorted(paths.items(), key=lambda item: item[0] is not None)
+    """The dendrogram of the components, leaves at the left, branches in the colour of their cluster."""
+    components = findings.components
+    assert components is not None
+    n = len(components.ids)
+    joined = [float(d) for d in tree.distances]
+    linkage = np.column_stack([tree.merges, joined, np.zeros(n - 1)])
+    leaves = leaves_list(linkage).tolist()
+    start = max(0.0, min(joined) - 0.15)  # nothing happens before
+    x, y = [start] * n + joined, [0.0] * (2 * n - 1)
+    for row, leaf in enumerate(leaves):
+        y[leaf] = float(row)
+    cluster: list[int | None] = [*components.clusters, *[None] * (n - 1)]
+    paths: dict[int | None, tuple[list[float | None], list[float | None]]] = {None: ([], [])}
+    for node, (left, right) in enumerate(tree.merges, start=n):
+        y[node] = (y[left] + y[right]) / 2
+        cluster[node] = cluster[left] if cluster[left] == cluster[right] else None
+        for a, b, of in ((left, left, left), (right, right, right), (left, right, node)):
+            xs, ys = paths.setdefault(cluster[of], ([], []))
+            xs += [round(x[of], 4), round(x[node], 4), None]
+            ys += [y[a], y[b], None]
+    marks: list[Mark] = [
+        Line(xs, ys, NEUTRAL if of is None else colour_of(of), width=1.5 if of is None else 2.5)
+        for of, (xs, ys) in paths.items()
     ]
-    clusters = [int(findings.cluster_of[k]) for k in tree.leaves]
-    names = [findings.component_name(k) for k in tree.leaves]
-    leaves = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [tree.start] * len(names),
-        "y": list(range(len(names))),
-        "marker": {"color": [colour_of(c) for c in clusters], "size": 9, "symbol": [symbol_of(c) for c in clusters]},
-        "text": [
-            f"component {name}<br>cluster {cluster}<br>{count(int(findings.component_sizes[k]), 'sample')}"
-            for name, cluster, k in zip(names, clusters, tree.leaves, strict=True)
-        ],
-        "hovertemplate": "%{text}<extra></extra>",
-        "cliponaxis": False,
-    }
-    is_small = len(names) <= 40
-    cut = {"type": "line", "x0": tree.cut, "x1": tree.cut, "y0": 0, "y1": 1, "yref": "paper"}
-    note = {"x": tree.cut, "y": 1, "yref": "paper", "text": "cut here", "showarrow": False, "yanchor": "bottom"}
-    return {
-        "data": [*branches, leaves],
-        "layout": {
-            "height": rows_height(len(names), 22 if is_small else 14),
-            "margin": {"t": 26},
-            "hovermode": "closest",
-            "xaxis": {
-                "title": {"text": "distance"},
-                "range": [tree.start - 0.02 * (1 - tree.start), 1 + 0.03 * (1 - tree.start)],
-            },
-            "yaxis": {
-                "tickvals": list(range(len(names))),
-                "ticktext": [f"{name} in {cluster}" for name, cluster in zip(names, clusters, strict=True)],
-                "range": [len(names) - 0.4, -0.6],
-                "automargin": True,
-                "showgrid": False,
-                "ticklen": 4,
-                "tickfont": {"size": 12 if is_small else 9},
-            },
-            "shapes": [cut | {"line": {"dash": "dot", "width": 1.5, "color": INK}}],
-            "annotations": [note | {"font": {"size": 12}}],
-        },
-    }
+    for of in sorted(set(components.clusters)):
+        own = [leaf for leaf in leaves if components.clusters[leaf] == of]
+        said = [f"component {components.ids[k]}\ncluster {of}\n{count(components.sizes[k], 'sample')}" for k in own]
+        marks.append(Points([start] * len(own), [y[k] for k in own], colour_of(of), symbol_of(of), 8, said))
+    marks.append(Rule(tree.cut, "cut here"))
+    reach = 1 - start
+    rows = row_ticks([f"{components.ids[k]} in {components.clusters[k]}" for k in leaves])
+    across = Axis("distance", (start - 0.02 * reach, 1 + 0.03 * reach))
+    area = Area(marks, across, replace(rows, title="component in cluster"))
+    return Plot([area], _rows_height(n, 22, 14))
 
 
 def epochs_plot(findings: Findings) -> Plot:
-    """K with births and merges above, the bound below, phases shaded."""
-    curves = findings.curves
-    epochs = curves.epochs
-    line = {"type": "scatter", "mode": "lines+markers" if len(epochs) <= 12 else "lines", "x": epochs, "connectgaps": False}
-    data: list[dict[str, Any]] = [
-        line | {"y": values, "name": name, "line": {"color": colour, "shape": "hv"}, "hovertemplate": "%{y} " + name}
-        for name, values, colour in (("components", curves.components, COMPONENTS), ("clusters", curves.clusters, CLUSTERS))
-        if any(v is not None for v in values)
-    ]
-    data += [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": moves.name,
-            "x": moves.epochs,
-            "y": moves.levels,
-            "marker": {
-                "symbol": moves.symbol,
-                "color": moves.colour,
-                "size": [min(8 + 2 * n**0.5, 20) for n in moves.counts],
-                "line": {"color": "#fff", "width": 1},
-            },
-            "customdata": moves.counts,
-            "hovertemplate": "%{customdata} " + moves.name,
-        }
-        for moves in (curves.births, curves.removals)
-        if moves.epochs
-    ]
-    data += [
-        line
-        | {
-            "y": [None if v is None else float(f"{v:.6g}") for v in values],
-            "name": name,
-            "line": {"color": colour},
-            "yaxis": "y2",
-            "hovertemplate": "%{y:.2f}",
-        }
-        for name, values, colour in (
-            ("bound", curves.bound, FIRST_BOUND),
-            ("bound on validation data", curves.validation_bound, SECOND_BOUND),
+    """K with births and merges above, the bound or the loss below, phases shaded."""
+    epochs = findings.summary.epochs
+    spans = [Span(first - 0.5, last + 0.5, PHASE_TINTS.get(phase, "#f0f0f0"), phase) for phase, first, last in findings.phases]
+    numbers = [epoch.epoch + 1 for epoch in epochs]
+    x = Axis("epoch", (numbers[0] - 0.5, numbers[-1] + 0.5), whole=True)
+
+    def curve(name: str, values: Sequence[float | None], colour: str, steps: bool = False) -> list[Mark]:
+        shown = [None if v is None else float(f"{v:.6g}") for v in values]
+        return (
+            [Line(numbers, shown, colour, name, steps=steps, dots=len(numbers) <= 12)]
+            if any(v is not None for v in values)
+            else []
         )
-        if any(v is not None for v in values)
+
+    components = [epoch.n_components or None for epoch in epochs]
+    clusters = [epoch.n_clusters for epoch in epochs]
+    top = max([1, *(k or 0 for k in (*components, *clusters))])
+    counts = [*curve("components", components, COMPONENTS, True), *curve("clusters", clusters, CLUSTERS, True)]
+    counts += _moves(epochs, "births", top) + _moves(epochs, "merges and deletions", top)
+    bounds = curve("bound", [epoch.bound for epoch in epochs], FIRST_BOUND)
+    bounds += curve("bound on validation data", [epoch.validation_bound for epoch in epochs], SECOND_BOUND)
+    lower = bounds or curve("loss", [epoch.loss for epoch in epochs], FIRST_BOUND)
+    title = "bound per sample" if bounds else "loss"
+    areas = [Area([*spans, *counts], x, Axis("K", (0, 1.15 * top)))] if counts else []
+    areas.append(Area([*spans, *lower], x, Axis(title, findings.bound_range)))
+    return Plot(areas, height=470 if counts else 270, shares=(4, 3) if counts else (1,), legend=True)
+
+
+def _moves(epochs: Sequence[Epoch], name: str, top: int) -> list[Mark]:
+    """Births a little above the number of components, merges and deletions a little below."""
+    is_birth = name == "births"
+    moved = [(epoch, epoch.births if is_birth else epoch.merges + epoch.deletes) for epoch in epochs]
+    moved = [(epoch, n) for epoch, n in moved if n]
+    if not moved:
+        return []
+    shift = 0.06 * top if is_birth else -0.06 * top
+    return [
+        Points(
+            [epoch.epoch + 1 for epoch, _ in moved],
+            [max((epoch.n_components or 0) + shift, 0.02 * top) for epoch, _ in moved],
+            BIRTHS if is_birth else REMOVALS,
+            "triangle-up" if is_birth else "triangle-down",
+            [min(8 + 2 * n**0.5, 20) for _, n in moved],
+            [f"{n} {name}" for _, n in moved],
+            name,
+        )
     ]
-    rectangle = {"type": "rect", "yref": "paper", "y0": 0, "y1": 1, "layer": "below", "line": {"width": 0}}
-    label = {"y": 1, "yref": "paper", "showarrow": False, "yanchor": "bottom", "xanchor": "left"}
-    return {
-        "data": data,
-        "layout": {
-            "height": 470,
-            "hovermode": "x unified",
-            "showlegend": True,
-            "margin": {"t": 26, "b": 86},
-            "legend": {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
-            "xaxis": {
-                "title": {"text": "epoch", "standoff": 4},
-                "anchor": "y2",
-                "range": [epochs[0] - 0.5, epochs[-1] + 0.5],
-                "showgrid": False,
-                "hoverformat": "d",
-            }
-            | ({"dtick": 1} if len(epochs) <= 12 else {}),
-            "yaxis": {"title": {"text": "K"}, "domain": [0.47, 1], "range": [0, 1.15 * curves.top], "automargin": True},
-            "yaxis2": {
-                "title": {"text": "bound per sample"},
-                "domain": [0, 0.41],
-                "automargin": True,
-                "range": findings.bound_range,
-            },
-            "shapes": [
-                rectangle | {"x0": first - 0.5, "x1": last + 0.5, "fillcolor": PHASE_TINTS.get(phase, "#f0f0f0")}
-                for phase, first, last in findings.phases
-            ],
-            "annotations": [
-                label | {"x": first - 0.5, "text": escape(phase), "font": {"size": 12, "color": "#52606d"}}
-                for phase, first, _ in findings.phases
-            ],
-        },
-        "narrow": {"height": 540, "margin": {"t": 26, "b": 166}},
-    }
 
 
 def flow_plot(findings: Findings, flow: Flow) -> Plot:
-    """The flow diagram of a lineage: bands and nodes as shapes, names beside them, what happened on pointing at them."""
+    """Where components came from, as bands from left to right; what happened is said on pointing at them."""
     nodes = flow.nodes
     colour = [findings.colour_of_component(node.component) for node in nodes]
     bands = [
-        {
-            "type": "path",
-            "path": _band(nodes[link.source].x, link.y0, nodes[link.target].x, link.y1, link.height),
-            "fillcolor": faded(colour[link.target], 0.32),
-            "line": {"width": 0},
-        }
+        Band(nodes[link.source].x, link.y0, nodes[link.target].x, link.y1, link.height, colour[link.target])
         for link in flow.links
     ]
-    width = 5  # pixels on either side
     stems = [
-        {
-            "type": "rect",
-            "xsizemode": "pixel",
-            "xanchor": node.x,
-            "x0": -width,
-            "x1": width,
-            "y0": node.y - node.height / 2,
-            "y1": node.y + node.height / 2,
-            "fillcolor": shade,
-            "line": {"width": 0},
-        }
+        Stem(node.x, node.y - node.height / 2, node.y + node.height / 2, shade)
         for node, shade in zip(nodes, colour, strict=True)
     ]
     names = [
-        {"x": node.x, "y": node.y, "text": str(node.component), "showarrow": False, "font": {"size": 12}}
-        | ({"xanchor": "left", "xshift": 4} if node.is_end else {"xanchor": "right", "xshift": -4})
+        Text(node.x, node.y, str(node.component), "right" if node.is_end else "left")
         for node in nodes
         if node.is_end or node.time == 0
     ]
-    told = [(node.x, node.y, f"component {node.component}, leads to {node.value:,.0f} samples") for node in nodes]
+    said = [(node.x, node.y, f"component {node.component}, leads to {node.value:,.0f} samples") for node in nodes]
     for link in flow.links:
         source, target = nodes[link.source], nodes[link.target]
         middle = (link.y0 + link.y1 + link.height) / 2
-        told.append(((source.x + target.x) / 2, middle, _what_happened(link, source.component, target.component)))
-    pointers = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": [round(x, 4) for x, _, _ in told],
-        "y": [round(y, 4) for _, y, _ in told],
-        "text": [text for _, _, text in told],
-        "marker": {"size": 12, "opacity": 0},
-        "hovertemplate": "%{text}<extra></extra>",
-        "cliponaxis": False,
-    }
-    bare = {"showgrid": False, "showticklabels": False, "showline": False, "ticks": ""}
-    return {
-        "data": [pointers],
-        "layout": {
-            "height": max(110, 21 * max(len(flow.ends), 3) + 30),
-            "margin": {"t": 8, "b": 8, "l": 34, "r": 38},
-            "hovermode": "closest",
-            "xaxis": bare | {"range": [0, 1]},
-            "yaxis": bare | {"range": [1, 0]},
-            "shapes": [*bands, *stems],
-            "annotations": names,
-        },
-    }
+        said.append(((source.x + target.x) / 2, middle, _what_happened(link, source.component, target.component)))
+    x, y, hover = zip(*said, strict=True)
+    pointers = Points([round(v, 4) for v in x], [round(v, 4) for v in y], NEUTRAL, size=12, hover=hover, opacity=0.0)
+    area = Area([*bands, *stems, *names, pointers], Axis(range=(0, 1), hidden=True), Axis(range=(1, 0), hidden=True))
+    return Plot([area], height=max(110, 21 * max(len(flow.ends), 3) + 30), width=770)
 
 
-def _band(x0: float, y0: float, x1: float, y1: float, height: float) -> str:
-    """Outline of a band from left to right, in the coordinates of the plot."""
-    half = (x0 + x1) / 2
-    there = f"M{x0:.4f},{y0:.4f} C{half:.4f},{y0:.4f} {half:.4f},{y1:.4f} {x1:.4f},{y1:.4f}"
-    below0, below1 = y0 + height, y1 + height
-    back = f"L{x1:.4f},{below1:.4f} C{half:.4f},{below1:.4f} {half:.4f},{below0:.4f} {x0:.4f},{below0:.4f} Z"
-    return f"{there} {back}"
+def _what_happened(link: Link, source: int, target: int) -> str:
+    move = link.move
+    when = "in the final mixture" if move.epoch is None else f"in epoch {move.epoch + 1}"
+    who = {"went on": f"{target} went on", "born from": f"{target} born from {source}"}.get(
+        link.what, f"{source} went into {target}"
+    )
+    return f"{who}: {move.move} {when}, gain {move.gain:,.3g}"
 
 
 def errors_plot(findings: Findings) -> Plot:
     """How much of each feature reconstruction loses, the worst first."""
-    errors = findings.feature_errors
-    order = np.argsort(-errors, kind="stable")[:MOST_BARS]
-    widest = max(0.2, float(errors.max()))
-    bars = {
-        "type": "bar",
-        "orientation": "h",
-        "y": list(range(len(order))),
-        "x": [round(float(errors[j]), 4) for j in order],
-        "text": [percent(float(errors[j])) for j in order],
-        "textposition": "outside",
-        "cliponaxis": False,
-        "marker": {"color": COMPONENTS},
-        "hovertemplate": "%{text} of the variance lost<extra></extra>",
-    }
-    return {
-        "data": [bars],
-        "layout": {
-            "height": rows_height(len(order), 24),
-            "bargap": 0.25,
-            "xaxis": {
-                "title": {"text": "share of the variance that is lost"},
-                "tickformat": ".0%",
-                "range": [0, 1.2 * widest],
-                "nticks": 6,
-            },
-            "yaxis": {
-                "tickvals": list(range(len(order))),
-                "ticktext": [escape(clipped(findings.feature_names[j])) for j in order],
-                "range": [len(order) - 0.4, -0.6],
-                "automargin": True,
-                "ticklen": 4,
-                "showgrid": False,
-            },
-        },
-        "narrow": {
-            "xaxis": {"range": [0, 1.5 * widest], "nticks": 4, "title": {"text": "variance lost"}},
-            "yaxis": {"ticktext": [escape(clipped(findings.feature_names[j], 18)) for j in order]},
-        },
-    }
-
-
-def rows_height(n: int, each: int) -> int:
-    """Height of a plot with so many rows."""
-    return max(150, each * n + 74)
-
-
-def _what_happened(link: Link, source: int, target: int) -> str:
-    record = link.record
-    when = "in the final mixture" if record.epoch is None else f"in epoch {record.epoch + 1}"
-    who = (
-        f"{target} went on"
-        if source == target
-        else f"{target} born from {source}"
-        if record.move == "birth"
-        else f"{source} went into {target}"
+    errors = findings.snapshot.feature_errors
+    assert errors is not None
+    order = np.argsort(-errors, kind="stable")[:MOST_BARS].tolist()
+    names = [findings.feature_names[j] for j in order]
+    texts = [percent(float(errors[j])) for j in order]
+    bars = Bars(
+        [round(float(errors[j]), 4) for j in order],
+        [COMPONENTS] * len(order),
+        texts,
+        [f"{name}: {text} of the variance lost" for name, text in zip(names, texts, strict=True)],
     )
-    return f"{who}: {record.move} {when}, gain {record.gain:,.3g}"
+    x = Axis("variance lost", (0, 1.2 * max(0.2, float(errors.max()))), percent=True)
+    return Plot([Area([bars], x, row_ticks([clipped(name) for name in names]))], _rows_height(len(order), 24, 24), width=630)
+
+
+def differences_plot(findings: Findings) -> Plot:
+    """Bars for each cluster of a table: what sets it apart, in standard deviations; the page has tables of it."""
+    clusters = [c for c in findings.clusters if c.differences][:MOST_ROWS]
+    deepest = max(len(c.differences) for c in clusters)
+    columns = min(3, len(clusters))
+    areas = [
+        Area(
+            [Bars([d.by for d in c.differences], [c.colour] * len(c.differences)), Rule(0.0)],
+            Axis("difference in standard deviations"),
+            row_ticks([clipped(d.feature, 22) for d in c.differences]),
+            title=f"cluster {c.number}",
+        )
+        for c in clusters
+    ]
+    height = -(-len(clusters) // columns) * (24 * deepest + 70)
+    return Plot(areas, height, width=364 * columns + 56, columns=columns, shares=(1.0,) * columns)
+
+
+def gallery_plot(findings: Findings) -> Plot:
+    """A row for each cluster of images: nearest the centre, made by the model, least certain; the page has strips of it."""
+    clusters, values = findings.filled[:MOST_ROWS], findings.snapshot.values
+    marks: list[Mark] = []
+    strip, x = N_IN_STRIP * 1.08 + 1, 1.0
+    sorts = [("nearest the centre", [values[c.nearest] for c in clusters])]
+    if any(len(c.drawn) for c in clusters):
+        sorts.append(("made by the model", [c.drawn for c in clusters]))
+    sorts.append(("least certain", [values[c.least] for c in clusters]))
+    tall = findings.image_ratio
+    for title, rows in sorts:
+        marks.append(Text(x, -0.4, title, "right"))
+        for i, images in enumerate(rows):
+            for j, pixels in enumerate(findings.pictures(images[:N_IN_STRIP])):
+                marks.append(Picture(pixels, x + 1.08 * j, 1.08 * i * tall, 1.0, tall))
+        x += strip
+    for i, c in enumerate(clusters):
+        place = (1.08 * i + 0.5) * tall
+        marks.append(Text(0.4, place, str(c.number), colour=text_on(c.colour), box=c.colour))
+    return _picture_plot(marks, width=x - 1, top=-0.9, bottom=1.08 * len(clusters) * tall)
+
+
+def pairs_plot(findings: Findings) -> Plot:
+    """Images above what the decoder makes of their codes; the page has pairs of them."""
+    snapshot, tall = findings.snapshot, findings.image_ratio
+    assert snapshot.reconstructed is not None
+    assert snapshot.reconstructions is not None
+    above = findings.pictures(snapshot.values[snapshot.reconstructed])
+    below = findings.pictures(snapshot.reconstructions)
+    marks = [
+        Picture(pixels, 1.08 * j, 1.08 * i * tall, 1.0, tall)
+        for i, line in enumerate((above, below))
+        for j, pixels in enumerate(line)
+    ]
+    return _picture_plot(marks, width=1.08 * len(above), top=0.0, bottom=2.08 * tall)
+
+
+def _picture_plot(marks: Sequence[Mark], width: float, top: float, bottom: float, side: float = 38.0) -> Plot:
+    area = Area(marks, Axis(range=(0, width), hidden=True), Axis(range=(bottom, top), hidden=True))
+    return Plot([area], height=side * (bottom - top), width=side * width)
+
+
+def _rows_height(n: int, each: int, each_of_many: int) -> int:
+    """Height of a plot with so many rows."""
+    return max(150, (each if n <= MANY_ROWS else each_of_many) * n + 74)

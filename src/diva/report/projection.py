@@ -9,13 +9,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
 from diva.exceptions import ModelFileError
-from diva.runs.archive import read_archive, write_archive
+from diva.runs.archive import read_arrays, write_archive
 
 KIND = "DIVA projection"
 PROJECTION = "projection.safetensors"
@@ -77,14 +76,14 @@ def project_run(run: Path, codes: NDArray[np.float32], method: str = "auto") -> 
     method = _resolve(codes, method)
     path, mark = run / PROJECTION, _mark(codes)
     with suppress(OSError, ModelFileError):  # a damaged map is made anew
-        archive = read_archive(path, kinds=(KIND,))
-        points = archive.tensors["points"].numpy()
-        if archive.document == {"method": method, "mark": mark} and points.shape == (len(codes), 2):
+        _, document, arrays = read_arrays(path, kinds=(KIND,))
+        points = arrays["points"]
+        if document == {"method": method, "mark": mark} and points.shape == (len(codes), 2):
             return Projection(points, method)
     made = project(codes, method)
     if made.method != "codes":
         with suppress(OSError):  # a folder that cannot be written to can still be looked at
-            write_archive(path, KIND, {"method": method, "mark": mark}, {"points": torch.from_numpy(made.points)})
+            write_archive(path, KIND, {"method": method, "mark": mark}, {"points": made.points})
     return made
 
 

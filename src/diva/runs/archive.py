@@ -1,33 +1,41 @@
 """The file of a saved model: one safetensors file whose metadata carries a JSON document.
 
-Nothing that a file holds is ever executed: reading parses JSON and copies numbers, and refuses everything else.
+Nothing that a file holds is ever executed: reading parses JSON and copies numbers, and refuses everything else. Files are
+read and written as numpy arrays, so that those who need no networks, such as reports, need no torch.
 """
+
+from __future__ import annotations
 
 import hashlib
 import json
 import math
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as short_repr  # a damaged file may hold a very long string
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.numpy import save
 
 from diva.atomic import write_atomically
 from diva.exceptions import ModelFileError
 from diva.runs.upgrade import upgraded
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 FORMAT = "diva"
 SCHEMA = "2"
 READABLE = ("1", SCHEMA)  # older ones are upgraded
-DTYPES = (torch.float64, torch.float32, torch.int64, torch.uint8, torch.bool)
+DTYPES = ("float64", "float32", "int64", "uint8", "bool")
 
 AnyPath: TypeAlias = str | os.PathLike[str]
-Tensors: TypeAlias = dict[str, torch.Tensor]
+Value = TypeVar("Value")
+Arrays: TypeAlias = dict[str, NDArray[Any]]
 
 _WHEN_READING = "Save the model again, or restore the file from a copy."
 _WHEN_WRITING = "Nothing was written. Correct the model, then save it again."
@@ -39,10 +47,12 @@ class Archive:
 
     kind: str
     document: dict[str, Any]
-    tensors: Tensors
+    tensors: dict[str, Tensor]
 
 
-def write_archive(path: AnyPath, kind: str, document: dict[str, Any], tensors: Tensors) -> None:
+def write_archive(
+    path: AnyPath, kind: str, document: dict[str, Any], tensors: Mapping[str, Tensor] | Mapping[str, NDArray[Any]]
+) -> None:
     """Write a model file: all of it, or nothing.
 
     Parameters
@@ -53,8 +63,8 @@ def write_archive(path: AnyPath, kind: str, document: dict[str, Any], tensors: T
         What the file holds, for the reader to recognize.
     document : dict
         Anything JSON can hold. Tuples come back as lists, and keys as strings.
-    tensors : dict of str to Tensor
-        Finite tensors of a dtype in ``DTYPES``, on any device; they come back on the CPU.
+    tensors : mapping from str to Tensor or array
+        Finite, of a dtype in ``DTYPES``, on any device; they come back on the CPU.
 
     Raises
     ------
@@ -75,6 +85,14 @@ def write_archive(path: AnyPath, kind: str, document: dict[str, Any], tensors: T
 
 
 def read_archive(path: AnyPath, *, kinds: Collection[str]) -> Archive:
+    """Read a model file, or refuse it, with tensors of torch; as ``read_arrays`` otherwise."""
+    import torch
+
+    kind, document, arrays = read_arrays(path, kinds=kinds)
+    return Archive(kind, document, {name: torch.from_numpy(array) for name, array in arrays.items()})
+
+
+def read_arrays(path: AnyPath, *, kinds: Collection[str]) -> tuple[str, dict[str, Any], Arrays]:
     """Read a model file, or refuse it.
 
     Parameters
@@ -86,8 +104,10 @@ def read_archive(path: AnyPath, *, kinds: Collection[str]) -> Archive:
 
     Returns
     -------
-    Archive
-        Its tensors are copies: they do not depend on the file any more.
+    kind : str
+    document : dict
+    arrays : dict of str to array
+        Copies: they do not depend on the file any more.
 
     Raises
     ------
@@ -100,53 +120,59 @@ def read_archive(path: AnyPath, *, kinds: Collection[str]) -> Archive:
         raise FileNotFoundError(f"There is no file {os.fspath(path)!r}. Check the path, from {os.getcwd()!r}.")
     _check_is_file(path)
     try:
-        with safe_open(os.fspath(path), framework="pt") as file:
+        with safe_open(os.fspath(path), framework="np") as file:
             metadata: dict[str, str] = file.metadata() or {}
             _check_metadata(path, metadata, kinds)
-            # Copies: safetensors returns views of the mapped file, which change or crash when it does.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, RuntimeError, TypeError) as error:  # the last two are torch's, for impossible shapes
+            # Copies: safetensors may return views of the mapped file, which change or crash when it does.
+            arrays = {name: np.array(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+    except ModelFileError:
+        raise
+    except (SafetensorError, AttributeError, OverflowError, TypeError, ValueError) as error:  # numpy's, of impossible shapes
         found = f"it cannot be read as one ({str(error)[:200]})"
         raise _refusal(path, "be a complete safetensors file", found) from error
 
     kind, text = metadata["kind"], metadata["document"]
     # The checksum detects damage, not malice: whoever edits a file can update it. So the structure is checked as well.
-    if metadata["sha256"] != _checksum(kind, text, tensors) or not _is_padded_with_spaces(path):
+    if metadata["sha256"] != _checksum(kind, text, arrays) or not _is_padded_with_spaces(path):
         raise _refusal(path, "match its checksum", "its content has changed since it was written")
-    _check_tensors(path, tensors, _WHEN_READING)
+    _check_tensors(path, arrays, _WHEN_READING)
     document = _parse_document(path, text)
     if metadata["schema"] != SCHEMA:
         try:
-            document, tensors = upgraded(kind, document, tensors)
+            document, arrays = upgraded(kind, document, arrays)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _refusal(path, "be whole", f"parts of it are missing ({type(error).__name__}: {error})") from error
-    return Archive(kind, document, tensors)
+    return kind, document, arrays
 
 
-def parts_with(tensors: Tensors, prefix: str) -> Tensors:
+def parts_with(tensors: Mapping[str, Value], prefix: str) -> dict[str, Value]:
     """Tensors whose name begins with a prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _serialize(path: AnyPath, kind: str, document: dict[str, Any], tensors: Tensors) -> bytes:
-    # A copy each, as safetensors refuses tensors that share memory, such as tied weights.
-    copies = {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in tensors.items()}
-    _check_tensors(path, copies, _WHEN_WRITING)
+def _serialize(
+    path: AnyPath, kind: str, document: dict[str, Any], tensors: Mapping[str, Tensor] | Mapping[str, NDArray[Any]]
+) -> bytes:
+    for name, tensor in tensors.items():
+        _check_dtype(path, name, tensor, _WHEN_WRITING)
+    arrays = {name: np.ascontiguousarray(t if isinstance(t, np.ndarray) else t.detach().cpu()) for name, t in tensors.items()}
+    arrays = {name: array.reshape(tensors[name].shape) for name, array in arrays.items()}  # a number stays a number
+    _check_tensors(path, arrays, _WHEN_WRITING)
     try:
         text = json.dumps(document, allow_nan=False)
         metadata = {"format": FORMAT, "schema": SCHEMA, "kind": kind, "document": text}
-        return save(copies, metadata | {"sha256": _checksum(kind, text, copies)})
+        return save(arrays, metadata | {"sha256": _checksum(kind, text, arrays)})
     except (TypeError, ValueError, RecursionError, SafetensorError) as error:
         expected = "carry a document of finite numbers, strings, lists and dicts, below 100 MB as JSON"
         raise _refusal(path, expected, f"it cannot be stored ({error})", _WHEN_WRITING) from error
 
 
-def _checksum(kind: str, text: str, tensors: Tensors) -> str:
-    ordered = sorted(tensors.items())
-    layout = [(name, str(tensor.dtype), list(tensor.shape)) for name, tensor in ordered]
+def _checksum(kind: str, text: str, arrays: Arrays) -> str:
+    ordered = sorted(arrays.items())
+    layout = [(name, f"torch.{array.dtype}", list(array.shape)) for name, array in ordered]
     digest = hashlib.sha256(json.dumps([kind, text, layout]).encode())
-    for _, tensor in ordered:
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    for _, array in ordered:
+        digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
@@ -173,15 +199,19 @@ def _check_metadata(path: AnyPath, metadata: dict[str, str], kinds: Collection[s
         raise _refusal(path, "have a document and a checksum", f"it lacks {sorted(missing)}")
 
 
-def _check_tensors(path: AnyPath, tensors: Tensors, advice: str) -> None:
-    for name, tensor in tensors.items():
+def _check_tensors(path: AnyPath, arrays: Arrays, advice: str) -> None:
+    for name, array in arrays.items():
         if not name.isprintable() or name == "__metadata__":
             raise _refusal(path, "name its tensors in printable characters", f"has {short_repr(name)}", advice)
-        if tensor.dtype not in DTYPES:
-            expected = f"hold tensors of {', '.join(map(str, DTYPES))}"
-            raise _refusal(path, expected, f"{short_repr(name)} is of {tensor.dtype}", advice)
-        if not tensor.reshape(-1).isfinite().all():
+        _check_dtype(path, name, array, advice)
+        if not np.isfinite(array).all():
             raise _refusal(path, "hold finite tensors", f"{short_repr(name)} has NaN or infinite values", advice)
+
+
+def _check_dtype(path: AnyPath, name: str, values: Tensor | NDArray[Any], advice: str) -> None:
+    dtype = str(values.dtype).removeprefix("torch.")
+    if dtype not in DTYPES:
+        raise _refusal(path, f"hold tensors of {', '.join(DTYPES)}", f"{short_repr(name)} is of {dtype}", advice)
 
 
 def _parse_document(path: AnyPath, text: str) -> dict[str, Any]:

@@ -1,28 +1,17 @@
-"""What a run keeps of its data, so that it can be looked at without them: some samples, their codes, where they belong.
-
-A report is made from the folder of a run alone: the model, its history, its configuration, and this.
-"""
+"""Some of a run's samples and what the model made of them, as plain arrays: what a report shows without the data."""
 
 from __future__ import annotations
 
 import os
-import platform
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib import metadata
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from diva.data import PartOfSource, Source
 from diva.exceptions import ModelFileError
-from diva.metrics import Agreement
-from diva.models.diva import DIVA
-from diva.runs.archive import read_archive, write_archive
-from diva.version import __version__
+from diva.runs.archive import read_arrays, write_archive
 
 SNAPSHOT = "snapshot.safetensors"  # in the folder of a run
 KIND = "DIVA snapshot"
@@ -34,6 +23,8 @@ MOST_BYTES = 64 << 20  # of the samples themselves: wide rows are kept in smalle
 class Snapshot:
     """Some of a run's samples, evenly spread over them, and what is known about all of them.
 
+    Clusters, components and classes are named by their positions, from 0 on. What a model does not have is None.
+
     Attributes
     ----------
     index : array of int, shape (m,)
@@ -41,149 +32,100 @@ class Snapshot:
     values : array of shape (m, ...)
         The samples as they came: (m, h, w) or (m, h, w, c) for images, (m, d) for rows.
     codes : array of shape (m, D)
-    clusters, components : array of int, shape (m,)
+    clusters : array of int, shape (m,)
     confidence : array of shape (m,)
         Probability of the sample's own cluster.
-    log_density : array of shape (m,)
-        Of the code, less for one the encoder is unsure of: low means of no known kind.
-    truth : array of int, shape (m,), or None
-        True classes as numbers, if labels were given; they are never learnt from.
-    table : array of int, shape (n_classes, n_clusters), or None
-        True classes against clusters, of all samples.
     sizes : array of int, shape (n_clusters,)
         Samples in each cluster, of all samples.
     mean_confidence : array of shape (n_clusters,)
         Of the samples kept.
-    about : dict
-        Plain facts: ``n_samples`` (of all), ``is_image``, ``channels_last``, ``value_range`` (two numbers, of images),
-        ``feature_names``, ``columns`` (of a table) and ``class_names`` (list or None), ``source`` (what the data were called),
-        ``metrics`` (level -> name -> value, or None), ``versions``, ``seconds``, ``finished`` (ISO date).
+    components : array of int, shape (m,), or None
+    log_density : array of shape (m,), or None
+        Out-of-distribution score: low for samples that are unlike those of the fit.
+    truth : array of int, shape (m,), or None
+        True classes, if labels were given; they are never learnt from.
+    table : array of int, shape (n_classes, n_clusters), or None
+        True classes against clusters, of all samples.
+    draws : array of shape (n_draws, ...), or None
+        New samples that the model made.
+    draw_clusters : array of int, shape (n_draws,), or None
+        The cluster that each was drawn from.
+    reconstructed : array of int, shape (r,), or None
+        Positions in the snapshot of the images that ``reconstructions`` are of.
+    reconstructions : array of shape (r, ...), or None
+    feature_errors : array of shape (d,), or None
+        Of rows: share of each feature's variance that reconstruction loses.
     """
 
     index: NDArray[np.int64]
     values: NDArray[Any]
     codes: NDArray[np.float32]
     clusters: NDArray[np.int64]
-    components: NDArray[np.int64]
     confidence: NDArray[np.float64]
-    log_density: NDArray[np.float64]
     sizes: NDArray[np.int64]
     mean_confidence: NDArray[np.float64]
-    about: dict[str, Any]
+    components: NDArray[np.int64] | None = None
+    log_density: NDArray[np.float64] | None = None
     truth: NDArray[np.int64] | None = None
     table: NDArray[np.int64] | None = None
+    draws: NDArray[np.float32] | None = None
+    draw_clusters: NDArray[np.int64] | None = None
+    reconstructed: NDArray[np.int64] | None = None
+    reconstructions: NDArray[np.float32] | None = None
+    feature_errors: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.index)
 
+    @cached_property
+    def rows(self) -> NDArray[np.float64]:
+        """Samples as rows of numbers."""
+        values: NDArray[np.float64] = self.values.reshape(len(self), -1).astype(np.float64)
+        return values
+
+    @cached_property
+    def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean and standard deviation of each feature; 1 for those that never vary."""
+        rows = self.rows
+        mean, sd = rows.mean(axis=0), rows.std(axis=0)
+        return mean, np.where(sd > 1e-9 * np.maximum(1.0, np.abs(mean)), sd, 1.0)
+
+    def is_whole(self) -> bool:
+        """Whether its arrays are about the same samples, clusters and classes."""
+        m, n_clusters = len(self), len(self.sizes)
+        per_sample = (self.values, self.codes, self.clusters, self.confidence, self.components, self.log_density, self.truth)
+        return (
+            m > 0
+            and all(array is None or len(array) == m for array in per_sample)
+            and self.mean_confidence.shape == (n_clusters,)
+            and 0 <= self.clusters.min() <= self.clusters.max() < n_clusters
+            and (self.table is None or self.table.shape[1:] == (n_clusters,))
+        )
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file, whole or not at all."""
-        tensors = {name: torch.from_numpy(np.ascontiguousarray(getattr(self, name))) for name in _required()}
-        optional = {name: getattr(self, name) for name in ("truth", "table") if getattr(self, name) is not None}
-        tensors |= {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in optional.items()}
-        write_archive(path, KIND, self.about, tensors)
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        write_archive(path, KIND, {}, {name: array for name, array in arrays.items() if array is not None})
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Snapshot:
         """Read it back; raises ModelFileError if the file is no snapshot."""
-        archive = read_archive(path, kinds=(KIND,))
-        arrays = {name: tensor.numpy() for name, tensor in archive.tensors.items()}
-        missing = [name for name in _required() if name not in arrays]
-        lengths = {len(arrays[name]) for name in _per_sample() if name in arrays}
-        if missing or len(lengths) != 1:
+        return cls.from_arrays(read_arrays(path, kinds=(KIND,))[2], path)
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> Snapshot:
+        """Put together the arrays of a file; raises ModelFileError if they are no snapshot."""
+        try:
+            snapshot = cls(**arrays)
+            is_whole = snapshot.is_whole()
+        except (TypeError, IndexError, ValueError):
+            is_whole = False
+        if not is_whole:
             raise ModelFileError(f"{os.fspath(path)!r} is not a whole snapshot of a run. Fit again, or restore it from a copy.")
-        return cls(**arrays, about=archive.document)
-
-
-def take_snapshot(
-    model: DIVA,
-    source: Source,
-    *,
-    name: str,
-    labels: Sequence[Any] | NDArray[Any] | None = None,
-    feature_names: Sequence[str] | None = None,
-    columns: Sequence[str] | None = None,
-) -> Snapshot:
-    """Look at the samples that a model was fitted on.
-
-    Parameters
-    ----------
-    model : DIVA
-        Just fitted: its ``labels_`` are those of the source.
-    source : Source
-    name : str
-        What the data are called.
-    labels : sequence of length n_samples, optional
-        True classes, to be compared with what was found.
-    feature_names : sequence of str, optional
-    columns : sequence of str, optional
-        Of the table the samples came from; fewer than features if some hold vectors.
-    """
-    index = choose_samples(len(source), source.take(np.arange(1)).nbytes)
-    part = PartOfSource(source, index)
-    said = model.assign(part)
-    codes, scores = said.codes, said.scores
-    proba = model.mixture_.predict_proba(codes)
-    positions = model.mixture_.cluster_of_component()[model.component_labels_]  # not ids, which may have gaps
-    clusters, components = positions[index], model.component_labels_[index]
-    confidence = proba[np.arange(len(index)), clusters]
-    scaling = model.pipeline_.scaling
-    about: dict[str, Any] = {
-        "n_samples": len(source),
-        "is_image": scaling.is_image,
-        "channels_last": scaling.channels_last,
-        "value_range": list(scaling.value_range) if scaling.is_image else None,
-        "feature_names": None if feature_names is None else [str(feature) for feature in feature_names],
-        "columns": None if columns is None else [str(column) for column in columns],
-        "class_names": None,
-        "source": name,
-        "metrics": None,
-        "versions": {"diva": __version__, "python": platform.python_version()}
-        | {package: metadata.version(package) for package in ("torch", "numpy", "scikit-learn")},
-        "seconds": float(sum(record.seconds for record in model.history_)),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
-    truth = table = None
-    if labels is not None:
-        names, classes = np.unique(np.asarray(labels), return_inverse=True)
-        about["class_names"] = [str(n) for n in names.tolist()]
-        levels = {"clusters": positions, "components": model.component_labels_}
-        about["metrics"] = {level: Agreement(classes, found).as_row() for level, found in levels.items()}
-        table = np.zeros((len(names), model.n_clusters_), dtype=np.int64)
-        np.add.at(table, (classes, positions), 1)
-        truth = classes[index].astype(np.int64)
-    sums = np.bincount(clusters, weights=confidence, minlength=model.n_clusters_)
-    kept = np.bincount(clusters, minlength=model.n_clusters_)
-    return Snapshot(
-        index=index,
-        values=_storable(part.take(np.arange(len(index)))),
-        codes=codes,
-        clusters=clusters,
-        components=components,
-        confidence=confidence,
-        log_density=scores,
-        sizes=np.bincount(positions, minlength=model.n_clusters_),
-        mean_confidence=np.divide(sums, kept, out=np.zeros_like(sums), where=kept > 0),
-        about=about,
-        truth=truth,
-        table=table,
-    )
-
-
-def _storable(values: NDArray[Any]) -> NDArray[Any]:
-    """In a dtype that files of this project hold."""
-    return values if values.dtype in (np.uint8, np.float32) else values.astype(np.float32)
+        return snapshot
 
 
 def choose_samples(n_samples: int, bytes_each: int, most: int = MOST_SAMPLES) -> NDArray[np.int64]:
     """Numbers of samples evenly spread over all, as many as a snapshot keeps."""
     n_kept = max(1, min(n_samples, most, MOST_BYTES // max(1, bytes_each)))
     return np.unique(np.linspace(0, n_samples - 1, n_kept).round().astype(np.int64))
-
-
-def _per_sample() -> Sequence[str]:
-    return ("index", "values", "codes", "clusters", "components", "confidence", "log_density")
-
-
-def _required() -> Sequence[str]:
-    return (*_per_sample(), "sizes", "mean_confidence")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
-
 Document = dict[str, Any]
-Tensors = dict[str, Tensor]
+Tensors = dict[str, Any]
 
 RENAMED_TENSORS = {"vae.": "network.", "taught_labels": "pseudo_labels"}
 RENAMED_SETTINGS = {

@@ -1,6 +1,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 import warnings
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -12,17 +14,20 @@ import pytest
 from diva import DIVA
 from diva.data import ArraySource
 from diva.exceptions import ModelFileError, ReportError
-from diva.mixture.moves import MoveRecord
 from diva.report import write_figures, write_report
+from diva.report.draw_plotly import to_plotly
 from diva.report.findings import read_findings
 from diva.report.lineage import survivors, trace
+from diva.report.marks import Area, Axis, Bars, Line, Plot, Points
 from diva.report.page import to_json
 from diva.report.palette import COLOURS, colour_of, symbol_of, text_on
 from diva.report.panels import _image_card, _table_card
 from diva.report.pictures import make_sheet, to_pictures
 from diva.report.projection import PROJECTION, project, project_run
 from diva.report.words import count, duration, number, percent
-from diva.runs.snapshot import Snapshot, take_snapshot
+from diva.runs.snapshot import Snapshot
+from diva.runs.summarize import DataFacts, summarize
+from diva.runs.summary import Epoch, Move, Summary
 
 NASTY = '</script><img src=x onerror="alert(1)">&$x$'
 
@@ -32,8 +37,7 @@ def make_run(folder, X, labels=None, feature_names=None, name="things", **params
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = DIVA(run_dir=folder, **params).fit(X)
-    snapshot = take_snapshot(model, ArraySource(X), name=name, labels=labels, feature_names=feature_names)
-    snapshot.save(folder / "snapshot.safetensors")
+    summarize(model, ArraySource(X), DataFacts(name, labels, feature_names)).save(folder)
     return folder
 
 
@@ -58,6 +62,29 @@ def table_run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def image_run(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("images"), images(12, 8, 3), latent_dim=3)
+
+
+@pytest.fixture(scope="module", params=["table_run", "image_run"])
+def bare_run(request, tmp_path_factory):
+    """A run as of a model with neither mixture, nor density, nor decoder, that was told the number of clusters."""
+    summary = Summary.read(request.getfixturevalue(request.param))
+    nothing = dict.fromkeys(
+        ("components", "log_density", "draws", "draw_clusters", "reconstructed", "reconstructions", "feature_errors")
+    )
+    bare = replace(
+        summary,
+        model="DEC",
+        components=None,
+        tree=None,
+        lineage=(),
+        epochs=[Epoch(i, 0.1, 1 / (i + 1)) for i in range(3)],
+        metrics=summary.metrics and {"clusters": summary.metrics["clusters"]},
+        params={"n_clusters": summary.n_clusters},
+        snapshot=replace(summary.snapshot, **nothing),
+    )
+    run = tmp_path_factory.mktemp("bare")
+    bare.save(run)
+    return run
 
 
 class Outline(HTMLParser):
@@ -135,6 +162,60 @@ def test_json_cannot_end_its_script():
     assert json.loads(text) == {"a": "</script>&\u2028"}
 
 
+def test_a_report_needs_neither_torch_nor_a_model(table_run, tmp_path):
+    script = (
+        "import sys\n"
+        "from diva.report import write_figures, write_report\n"
+        "write_report(sys.argv[1], sys.argv[2] + '/report.html')\n"
+        "write_figures(sys.argv[1], sys.argv[2], ('svg',))\n"
+        "assert 'torch' not in sys.modules"
+    )
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("results.json", "snapshot.safetensors"):
+        shutil.copy(table_run / name, run)
+    subprocess.run([sys.executable, "-c", script, run, tmp_path], check=True)
+
+
+def test_what_a_model_does_not_have_is_left_out(bare_run, tmp_path):
+    page = report_of(bare_run)
+    assert not {"tree", "lineage", "reconstruction"} & set(panels_of(page))
+    assert {"map-of-codes", "gallery", "sizes", "epochs", "settings"} <= set(panels_of(page))
+    assert "found in 60" in page
+    assert "by DEC." in page
+    assert "Nobody said how many" not in page
+    assert "The loss over the epochs" in page
+    assert "ade by the model</h4>" not in page
+    assert "ade by the model</th>" not in page
+    assert "component" not in data_of(page)["map"]["levels"]
+    names = {path.stem for path in write_figures(bare_run, tmp_path, ("svg",))}
+    assert {"map-cluster", "gallery", "sizes", "epochs"} <= names
+    assert not {"map-component", "tree", "lineage", "reconstruction"} & names
+
+
+def test_one_description_is_drawn_by_both(table_run):
+    matplotlib = pytest.importorskip("matplotlib")
+    from diva.report.draw_matplotlib import STYLE, to_matplotlib
+
+    curve = Line([1, 2, 3], [1.0, None, 3.0], "#ff0000", "a <b>", dots=True)
+    points = Points([2.0], [0.5], "#00ff00", "diamond", 10, ["here\nand there"])
+    upper = Area([curve, points], Axis("x", (0, 4), whole=True), Axis("K", (0, 5)))
+    bars = Area([Bars([1.0, 2.0], ["#0000ff"] * 2, ["one", "two"])], Axis("x"), Axis(ticks=[(0, "p"), (1, "q")]))
+    page = to_plotly(Plot([upper, bars], height=280, shares=(3, 1), legend=True))
+    assert [trace["type"] for trace in page["data"]] == ["scatter", "scatter", "bar"]
+    assert page["data"][1]["customdata"] == ["here<br>and there"]
+    assert page["layout"]["yaxis"]["domain"][0] > page["layout"]["yaxis2"]["domain"][1]
+    assert page["layout"]["yaxis2"]["ticktext"] == ["p", "q"]
+    with matplotlib.rc_context(STYLE):
+        figure = to_matplotlib(Plot([upper, bars], height=280, shares=(3, 1), legend=True))
+    first, second = figure.axes
+    assert first.get_ylim() == (0, 5)
+    assert len(first.lines) == len(first.collections) == 1
+    assert [bar.get_width() for bar in second.patches] == [1.0, 2.0]
+    assert [text.get_text() for text in second.texts] == ["one", "two"]
+    assert figure.get_size_inches().tolist() == [5.0, 2.0]
+
+
 def test_colour_images_that_are_not_square(image_run):
     page = report_of(image_run)
     sheet = data_of(page)["map"]["sheet"]
@@ -173,8 +254,8 @@ def test_projection_of_equal_codes_is_finite():
 def test_one_cluster_one_epoch_no_labels(tmp_path):
     X = np.random.default_rng(0).standard_normal((60, 3)).astype(np.float32)
     run = make_run(tmp_path, X, n_epochs=1, max_components=1)
-    findings = read_findings(run)
-    assert findings.model.n_clusters_ == findings.model.n_components_ == 1
+    found = read_findings(run).summary
+    assert found.n_clusters == found.n_components == 1
     page = report_of(run)
     assert not {"agreement", "tree", "lineage"} & set(panels_of(page))
     assert "1 cluster found" in page
@@ -224,27 +305,28 @@ def test_report_is_the_same_each_time(table_run, tmp_path):
 def test_what_is_missing_is_named(table_run, tmp_path):
     with pytest.raises(ReportError, match="There is no folder"):
         write_report(tmp_path / "nowhere")
-    with pytest.raises(ReportError, match="holds no fitted model"):
+    with pytest.raises(ReportError, match=r"holds no snapshot\.safetensors: it is no run"):
         write_report(tmp_path)
     run = tmp_path / "run"
     shutil.copytree(table_run, run)
-    (run / "model.diva").write_bytes(b"nonsense")
-    with pytest.raises(ModelFileError, match=r"model\.diva"):
+    for damaged in (b"nonsense", b"[]", b'{"schema": 2}', b'{"schema": 1}'):
+        (run / "results.json").write_bytes(damaged)
+        with pytest.raises(ModelFileError, match=r"results\.json"):
+            write_report(run)
+    (run / "results.json").unlink()
+    with pytest.raises(ReportError, match=r"an old run. Make it with: diva report"):
         write_report(run)
-    shutil.copy(table_run / "model.diva", run)
+    shutil.copy(table_run / "results.json", run)
     (run / "snapshot.safetensors").write_bytes((table_run / "snapshot.safetensors").read_bytes()[:-5])
     with pytest.raises(ModelFileError, match="snapshot"):
         write_report(run)
-    (run / "snapshot.safetensors").unlink()
-    with pytest.raises(ReportError, match="keeps no snapshot of its data; make it with diva fit"):
-        write_report(run)
 
 
-def test_snapshot_of_another_model_is_refused(table_run, image_run, tmp_path):
+def test_snapshot_of_another_run_is_refused(table_run, image_run, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(table_run, run)
     shutil.copy(image_run / "snapshot.safetensors", run)
-    with pytest.raises(ModelFileError, match="not of this model"):
+    with pytest.raises(ModelFileError, match="not of this run"):
         write_report(run)
 
 
@@ -275,19 +357,18 @@ def test_a_sheet_stays_within_its_bytes():
 
 
 def birth(parent, *children, masses, epoch=0):
-    return MoveRecord("birth", (parent,), (parent, *children), 1.0, masses, True, 1, epoch)
+    return Move("birth", (parent,), (parent, *children), 1.0, masses, 1, epoch)
 
 
 def test_lineage_leaves_out_what_led_nowhere():
     records = [
         birth(0, 1, 2, masses=(50.0, 30.0, 20.0)),
         birth(1, 3, masses=(20.0, 10.0), epoch=1),
-        MoveRecord("merge", (1, 3), (1,), 1.0, (30.0,), True, 1, 2),
+        Move("merge", (1, 3), (1,), 1.0, (30.0,), 1, 2),
         birth(0, 4, masses=(25.0, 25.0), epoch=3),
-        MoveRecord("delete", (2,), (0, 1), 1.0, (35.0, 40.0), True, 1, 4),
-        MoveRecord("birth", (4,), (4, 5), -1.0, (1.0, 1.0), False, 1, 5),
+        Move("delete", (2,), (0, 1), 1.0, (35.0, 40.0), 1, 4),
     ]
-    ends = survivors(r for r in records if r.accepted)
+    ends = survivors(records)
     assert ends == {0: 35.0, 1: 40.0, 4: 25.0}
     flow = trace(records, ends)
     assert flow.n_moves == 5

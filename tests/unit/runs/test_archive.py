@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load, save
@@ -41,7 +42,7 @@ def pack(text: str = "{}", tensors: dict[str, torch.Tensor] | None = None, **cha
     tensors = TENSORS if tensors is None else tensors
     kind = changes.get("kind") or "mixture"
     metadata = {"format": "diva", "schema": "1", "kind": kind, "document": text}
-    metadata["sha256"] = _checksum(kind, text, tensors)
+    metadata["sha256"] = _checksum(kind, text, {name: np.asarray(tensor) for name, tensor in tensors.items()})
     return save(tensors, {key: value for key, value in (metadata | changes).items() if value is not None})
 
 
@@ -142,7 +143,7 @@ REFUSED = {
         ),
         "safetensors",
     ),
-    "many axes, NaN": (pack(tensors={"x": torch.full((1,) * 80, torch.nan)}), "'x' has NaN or infinite values"),
+    "many axes, NaN": (pack(tensors={"x": torch.full((1,) * 40, torch.nan)}), "'x' has NaN or infinite values"),
     "bytes after the end": (pack() + b"\0", "safetensors"),
     "no metadata": (save(TENSORS), "format is None"),
     "metadata of others": (save(TENSORS, {"format": "pt"}), "format is 'pt'"),
@@ -169,7 +170,7 @@ REFUSED = {
     "null for document": (pack("null"), "a NoneType"),
     "NaN tensor": (pack(tensors={"x": torch.tensor([1.0, torch.nan])}), "'x' has NaN or infinite values"),
     "infinite tensor": (pack(tensors={"x": torch.tensor(-torch.inf)}), "'x' has NaN or infinite values"),
-    "unsupported dtype": (pack(tensors={"x": torch.ones(2, dtype=torch.float16)}), "'x' is of torch.float16"),
+    "unsupported dtype": (pack(tensors={"x": torch.ones(2, dtype=torch.float16)}), "'x' is of float16"),
     "unprintable name": (pack(tensors={"x\n": torch.ones(2)}), "has 'x\\n'"),
 }
 
@@ -309,8 +310,8 @@ UNSTORABLE: dict[str, tuple[dict[str, Any], dict[str, torch.Tensor], str]] = {
     "long integer": ({"a": 10**10_000}, {}, "document"),
     "NaN tensor": ({}, {"x": torch.tensor(torch.nan)}, "'x' has NaN"),
     "infinite tensor": ({}, {"x": torch.tensor([torch.inf])}, "'x' has NaN or infinite"),
-    "half tensor": ({}, {"x": torch.ones(2, dtype=torch.float16)}, "'x' is of torch.float16"),
-    "complex tensor": ({}, {"x": torch.ones(2, dtype=torch.complex64)}, "'x' is of torch.complex64"),
+    "half tensor": ({}, {"x": torch.ones(2, dtype=torch.float16)}, "'x' is of float16"),
+    "complex tensor": ({}, {"x": torch.ones(2, dtype=torch.complex64)}, "'x' is of complex64"),
     "unprintable name": ({}, {"x\0": torch.ones(2)}, "printable"),
     "reserved name": ({}, {"__metadata__": torch.ones(2)}, "__metadata__"),
 }

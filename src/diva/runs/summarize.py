@@ -1,0 +1,238 @@
+"""Ask a fitted estimator all that a run should keep: the only place that knows both an estimator and a summary."""
+
+from __future__ import annotations
+
+import inspect
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diva.data import PartOfSource, Source
+from diva.metrics import Agreement
+from diva.models.base import DeepClusterer
+from diva.runs.archive import read_arrays
+from diva.runs.snapshot import KIND, MOST_BYTES, SNAPSHOT, Snapshot, choose_samples
+from diva.runs.summary import Components, Epoch, ImageFormat, Move, Summary, Tree
+from diva.version import __version__
+
+N_DRAWS = 10  # new samples of each cluster
+N_RECONSTRUCTED = 16  # images in all, of at most twice as many clusters
+MOST_RECONSTRUCTED = 2_000  # rows whose reconstruction error is measured
+NOT_OF_THE_RESULT = ("callbacks", "checkpoint_every", "decoder", "encoder", "resume", "run_dir", "verbose")
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What is known about samples besides the samples: all of it optional, none of it learnt from.
+
+    Attributes
+    ----------
+    name : str
+        What the data are called.
+    labels : sequence of length n_samples, optional
+        True classes, to be compared with what was found.
+    feature_names : sequence of str, optional
+    columns : sequence of str, optional
+        Of the table the samples came from; fewer than features if some hold vectors.
+    """
+
+    name: str = "data"
+    labels: Sequence[Any] | NDArray[Any] | None = None
+    feature_names: Sequence[str] | None = None
+    columns: Sequence[str] | None = None
+
+
+def summarize(model: DeepClusterer, source: Source, facts: DataFacts | None = None) -> Summary:
+    """Look at the samples that an estimator was fitted on, and at what it found.
+
+    Parameters
+    ----------
+    model : DeepClusterer
+        Just fitted: its ``labels_`` are those of the source.
+    source : Source
+    facts : DataFacts, optional
+    """
+    facts = facts or DataFacts()
+    index = choose_samples(len(source), source.take(np.arange(1)).nbytes)
+    part = PartOfSource(source, index)
+    positions, components = cluster_positions(model), getattr(model, "component_labels_", None)
+    said = model.assign(part)
+    clusters = positions[index]
+    confidence = said.probabilities[np.arange(len(index)), clusters]
+    about: dict[str, Any] = {
+        "source": facts.name,
+        "feature_names": _texts(facts.feature_names),
+        "columns": _texts(facts.columns),
+        "versions": {"diva": __version__, "python": platform.python_version()}
+        | {package: metadata.version(package) for package in ("torch", "numpy", "scikit-learn")},
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    truth = table = None
+    if facts.labels is not None:
+        names, classes = np.unique(np.asarray(facts.labels), return_inverse=True)
+        levels = {"clusters": positions} | ({} if components is None else {"components": components})
+        about["class_names"] = _texts(names.tolist())
+        about["metrics"] = {level: Agreement(classes, found).as_row() for level, found in levels.items()}
+        table = np.zeros((len(names), model.n_clusters_), dtype=np.int64)
+        np.add.at(table, (classes, positions), 1)
+        truth = classes[index].astype(np.int64)
+    sums = np.bincount(clusters, weights=confidence, minlength=model.n_clusters_)
+    kept = np.bincount(clusters, minlength=model.n_clusters_)
+    snapshot = Snapshot(
+        index=index,
+        values=_storable(part.take(np.arange(len(index)))),
+        codes=said.codes,
+        clusters=clusters,
+        confidence=confidence,
+        sizes=np.bincount(positions, minlength=model.n_clusters_),
+        mean_confidence=np.divide(sums, kept, out=np.zeros_like(sums), where=kept > 0),
+        components=None if components is None else components[index],
+        log_density=said.scores,
+        truth=truth,
+        table=table,
+    )
+    return _describe(model, snapshot, about)
+
+
+def summarize_old_run(model: Any, run: str | Path) -> Summary:
+    """Make the summary of a run that only kept a snapshot, as runs did before there were summaries."""
+    path = Path(run) / SNAPSHOT
+    _, document, arrays = read_arrays(path, kinds=(KIND,))
+    about = {name: document.get(name) for name in ("feature_names", "columns", "class_names", "metrics", "finished")}
+    about |= {"source": str(document.get("source") or "data"), "versions": document.get("versions") or {}}
+    return _describe(model, Snapshot.from_arrays(arrays, path), about)
+
+
+def _describe(model: Any, snapshot: Snapshot, about: Mapping[str, Any]) -> Summary:
+    """Add what only the estimator can tell: the structure it found, its history, and what it generates."""
+    image = image_format(model)
+    if about.get("feature_names") is None and hasattr(model, "feature_names_in_"):
+        about = {**about, "feature_names": _texts(model.feature_names_in_)}
+    generated = _draws(model, snapshot) | (_reconstructions(model, snapshot) if image else _feature_errors(model, snapshot))
+    return Summary(
+        **about,
+        model=type(model).__name__,
+        n_samples=int(snapshot.sizes.sum()),
+        n_features=int(model.n_features_in_),
+        n_clusters=int(model.n_clusters_),
+        image=image,
+        params=changed_params(model),
+        config=model.config_.to_plain(),
+        epochs=_rows(Epoch, model.history_),
+        components=_components(model),
+        tree=_tree(model),
+        lineage=_rows(Move, (record for record in getattr(model, "lineage_", ()) if record.accepted)),
+        snapshot=replace(snapshot, **generated),
+    )
+
+
+def _components(model: Any) -> Components | None:
+    if not hasattr(model, "component_labels_"):
+        return None
+    sizes = np.bincount(model.component_labels_, minlength=model.n_components_)
+    return Components(model.component_ids_.tolist(), sizes.tolist(), cluster_of_component(model).tolist())
+
+
+def _tree(model: Any) -> Tree | None:
+    hierarchy = getattr(model, "hierarchy_", None)
+    if hierarchy is None or hierarchy.n_components < 2:
+        return None
+    return Tree(hierarchy.merges.tolist(), hierarchy.linkage()[:, 2].tolist(), 1 / (1 + hierarchy.resolution))
+
+
+def _rows(kind: type[Any], records: Iterable[Any]) -> tuple[Any, ...]:
+    """Records of an estimator as those of a summary, which may have fewer fields."""
+    names = {field.name for field in fields(kind)}
+    return tuple(kind(**{name: value for name, value in asdict(record).items() if name in names}) for record in records)
+
+
+def _draws(model: Any, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
+    """New samples of every cluster, or of the largest ones where all would be too much to keep."""
+    if not hasattr(model, "sample"):
+        return {}
+    bytes_each = N_DRAWS * 4 * snapshot.values[0].size
+    largest = np.argsort(-snapshot.sizes, kind="stable")[: max(1, MOST_BYTES // bytes_each)]
+    drawn = [
+        model.sample(N_DRAWS, cluster=int(model.cluster_ids_[position]), random_state=int(position))[0] for position in largest
+    ]
+    return {"draws": np.concatenate(drawn), "draw_clusters": np.repeat(largest, N_DRAWS)}
+
+
+def _reconstructions(model: Any, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
+    """Images of every cluster, evenly spread over its members, and what the decoder makes of them."""
+    if not hasattr(model, "inverse_transform"):
+        return {}
+    chosen: list[int] = []
+    each = max(1, N_RECONSTRUCTED // model.n_clusters_)
+    for position in range(min(model.n_clusters_, 2 * N_RECONSTRUCTED)):
+        members = np.flatnonzero(snapshot.clusters == position)
+        if len(members):
+            chosen += members[np.unique(np.linspace(0, len(members) - 1, each + 2).astype(int)[1:-1])].tolist()
+    index = np.array(chosen, dtype=np.int64)
+    return {"reconstructed": index, "reconstructions": model.inverse_transform(snapshot.codes[index])}
+
+
+def _feature_errors(model: Any, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
+    """Mean squared error of each feature, as a share of its variance."""
+    if not hasattr(model, "inverse_transform"):
+        return {}
+    some = np.unique(np.linspace(0, len(snapshot) - 1, min(len(snapshot), MOST_RECONSTRUCTED)).astype(int))
+    made = model.inverse_transform(snapshot.codes[some]).reshape(len(some), -1)
+    _, sd = snapshot.moments
+    return {"feature_errors": ((snapshot.rows[some] - made) ** 2).mean(axis=0) / sd**2}
+
+
+# --- what is asked of an estimator besides its public attributes
+
+
+def cluster_positions(model: Any) -> NDArray[np.int64]:
+    """Position of the cluster of each sample of the fit; ``labels_`` are ids, which may have gaps."""
+    order = np.argsort(model.cluster_ids_)
+    positions: NDArray[np.int64] = order[np.searchsorted(model.cluster_ids_, model.labels_, sorter=order)]
+    return positions
+
+
+def cluster_of_component(model: Any) -> NDArray[np.int64]:
+    """Position of the cluster of each component."""
+    labels: NDArray[np.int64] = np.arange(model.n_components_) if model.hierarchy_ is None else model.hierarchy_.labels
+    return labels
+
+
+def image_format(model: Any) -> ImageFormat | None:
+    """How the samples are images; None for rows."""
+    scaling = model.pipeline_.scaling
+    return ImageFormat(scaling.input_shape, scaling.channels_last, scaling.value_range) if scaling.is_image else None
+
+
+def changed_params(model: Any) -> dict[str, Any]:
+    """Parameters that differ from their defaults."""
+    signature = inspect.signature(type(model)).parameters
+    params = {name: value for name, value in model.get_params(deep=False).items() if name not in NOT_OF_THE_RESULT}
+    return {name: _plain(value) for name, value in params.items() if str(value) != str(signature[name].default)}
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON can hold it; of what it cannot hold, a function or a generator, its name."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return getattr(value, "__qualname__", type(value).__name__)
+
+
+def _storable(values: NDArray[Any]) -> NDArray[Any]:
+    """In a dtype that files of this project hold."""
+    return values if values.dtype in (np.uint8, np.float32) else values.astype(np.float32)
+
+
+def _texts(names: Iterable[Any] | None) -> list[str] | None:
+    return None if names is None else [str(name) for name in names]
