@@ -26,7 +26,7 @@ from diva.training.view_codes import encode_views
 
 
 class LiteralPrior:
-    """Equation 10 as it is written: a loop over components, a torch distribution for each."""
+    """Equation 9 as it is written: a loop over components, a torch distribution for each."""
 
     def __init__(self, prior: MixturePrior) -> None:
         self._prior = prior
