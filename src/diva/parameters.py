@@ -273,8 +273,9 @@ def check_parameters(estimator: Any) -> None:
 
 
 def values_of(estimator: Any, group: type[Group]) -> Group:
-    """What an estimator has for the parameters of one dataclass."""
-    return group(**{name: getattr(estimator, name) for name, p in declared_in(group).items() if p.public})
+    """What an estimator has for the parameters of one dataclass; those that were not given have the field's default."""
+    given = {name: getattr(estimator, name) for name, p in declared_in(group).items() if p.public}
+    return group(**{name: value for name, value in given.items() if value is not declared_in(group)[name].default})
 
 
 def is_number(value: Any) -> bool:

@@ -7,7 +7,7 @@ import math
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -223,27 +223,17 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         model = copy.copy(self)
         for name in [name for name in vars(model) if name.endswith("_") and name not in KEPT_WHILE_LEARNING]:
             delattr(model, name)
-
-        def finish() -> None:
-            now = copy.copy(state)
-            now.rng = copy.deepcopy(state.rng)
-            now.generator = torch.Generator().set_state(state.generator.get_state())
-            now.history, now.buffers = list(state.history), dict(state.buffers)
-            was_training = state.network.training
-            type(self)._end_training(model, now, objective)
-            state.network.train(was_training)
-
-        model.__dict__["_pending"] = finish
+        model.__dict__.update(_unfinished=(state, objective))
         return model
-
-    _pending: Callable[[], None] | None = None
 
     def _ready(self) -> None:
         """Raise NotFittedError unless there is a model; one that a callback asks is made now."""
-        if self._pending is not None:
-            pending, self._pending = self._pending, None
+        if "_unfinished" in self.__dict__:
+            state, objective = self.__dict__.pop("_unfinished")
+            was_training = state.network.training
             with torch.random.fork_rng(devices=[]):
-                pending()
+                self._end_training(state.copy(), objective)
+            state.network.train(was_training)
         check_is_fitted(self)
 
     # --- using
