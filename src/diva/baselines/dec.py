@@ -146,8 +146,8 @@ class EmbeddedClustering:
         """Nothing but the record."""
         ends = {"layers": self.n_layerwise, "auto-encoder": self.n_pretraining, "clustering": self.n_epochs}
         phase = next(name for name, end in ends.items() if state.position < end)
-        found: dict[str, Any] = {"n_clusters": self.config.n_clusters} if phase == "clustering" else {}
-        return EpochRecord(epoch=state.epoch, phase=phase, **found, **means)
+        found: dict[str, Any] = {**means, "n_clusters": self.config.n_clusters if phase == "clustering" else None}
+        return EpochRecord(epoch=state.epoch, phase=phase, **found)
 
     def stop_early(self, state: TrainState, record: EpochRecord) -> None:
         """End the phase."""
