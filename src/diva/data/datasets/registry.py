@@ -9,6 +9,7 @@ from pathlib import Path
 
 from diva.data.datasets import readers
 from diva.data.datasets.info import AS_PUBLISHED, DatasetInfo, Layout, RemoteFile
+from diva.data.datasets.synthetic import GAUSSIANS, GAUSSIANS_PER_COMPONENT, gaussians_size
 from diva.data.formats.messages import did_you_mean
 from diva.data.sources import LoadedData
 from diva.exceptions import UnknownDatasetError
@@ -21,10 +22,6 @@ RESEARCH_USE = "research use"
 REUTERS_21578 = "D. Lewis: Reuters-21578; split of A. Cardoso-Cachopo, 2007"
 NOT_REUTERS10K = "Reuters-21578, tf-idf of 2,000 words computed anew; not Reuters-10k"
 DEEPDPM_STL10 = "MoCo features of the DeepDPM project, not ResNet-50"
-GAUSSIANS = re.compile(r"gaussians-([1-9]\d{0,3})(?:-([1-9]\d{0,3}))?")
-GAUSSIANS_FEATURES = 10  # where the name does not say
-GAUSSIANS_PER_COMPONENT = 500
-GAUSSIANS_NUMBERS = 200_000  # components x features: 400 MB of samples
 OWN_FEATURES = "features made with `diva data features`; results depend on the encoder chosen"
 
 
@@ -337,17 +334,6 @@ def dataset_info(name: str) -> DatasetInfo:
         f"There is no data set named {name!r}.{hint} Known are {', '.join(REGISTRY)}, and gaussians-K or gaussians-K-D "
         "for K Gaussians in D dimensions."
     )
-
-
-def gaussians_size(name: str) -> tuple[int, int]:
-    """Number of components and of features that a name such as gaussians-10-2 asks for."""
-    match = GAUSSIANS.fullmatch(name)
-    if match is None:
-        raise UnknownDatasetError(f"Expected gaussians-K or gaussians-K-D, got {name!r}.")
-    n_components, n_features = int(match[1]), int(match[2] or GAUSSIANS_FEATURES)
-    if n_components * n_features > GAUSSIANS_NUMBERS:
-        raise UnknownDatasetError(f"{name} is too large: K times D should be at most {GAUSSIANS_NUMBERS:,}.")
-    return n_components, n_features
 
 
 def _gaussians_info(name: str) -> DatasetInfo:
