@@ -51,11 +51,7 @@ FASHION_MNIST_FILES = _idx_files(
 
 
 def _one_file(
-    folder: str,
-    filename: str,
-    read: Callable[[Path], LoadedData],
-    fidelity: str = AS_PUBLISHED,
-    sha256: str | None = None,
+    folder: str, filename: str, read: Callable[[Path], LoadedData], fidelity: str = AS_PUBLISHED, sha256: str | None = None
 ) -> Layout:
     """A layout of a single file, whose reader takes its path."""
     known = {} if sha256 is None else {filename: sha256}
@@ -71,16 +67,10 @@ def _tensors(folder: str, x: str, x_test: str, y_test: str, fidelity: str = AS_P
 def _text(
     name: str, title: str, shape: str, n_classes: int, citation: str, filename: str, sha256: str, fidelity: str
 ) -> DatasetInfo:
-    return DatasetInfo(
-        name,
-        title,
-        shape,
-        n_classes,
-        RESEARCH_USE,
-        citation,
-        (_one_file(name, filename, readers.read_sparse, fidelity, sha256),),
-        note=f"{filename} holds tf-idf rows: data, indices, indptr and shape of a sparse matrix, and y.",
-    )
+    """A data set of tf-idf rows in a single file."""
+    layout = _one_file(name, filename, readers.read_sparse, fidelity, sha256)
+    note = f"{filename} holds tf-idf rows: data, indices, indptr and shape of a sparse matrix, and y."
+    return DatasetInfo(name, title, shape, n_classes, RESEARCH_USE, citation, (layout,), note=note)
 
 
 REGISTRY = {
@@ -147,13 +137,7 @@ REGISTRY = {
             "A. Coates, H. Lee, A. Ng: An Analysis of Single-Layer Networks, AISTATS 2011",
             (
                 _one_file("stl10", "features.npz", readers.read_features, OWN_FEATURES),
-                _tensors(
-                    "stl10",
-                    "train_codes.pt",
-                    "val_codes.pt",
-                    "val_labels.pt",
-                    DEEPDPM_STL10,
-                ),
+                _tensors("stl10", "train_codes.pt", "val_codes.pt", "val_labels.pt", DEEPDPM_STL10),
             ),
             note="Make the features from the images with `diva data features IMAGES --encoder module:function`.",
         ),
@@ -225,17 +209,12 @@ REGISTRY = {
                     {"svhn_subset.npz": "c134d37219cc2a4f5d42287ac3b55bc4e9bea095ad31cc2de95f550b19b47b87"},
                 ),
             ),
-            (
-                RemoteFile(
-                    "http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
-                    "train_32x32.mat",
-                    md5="e26dedcc434d2e4c54c9b2d4a06d8373",
-                ),
-                RemoteFile(
-                    "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
-                    "test_32x32.mat",
-                    md5="eb5a983be6a315427106f1b164d9cef3",
-                ),
+            tuple(
+                RemoteFile(f"http://ufldl.stanford.edu/housenumbers/{name}", name, md5=md5)
+                for name, md5 in (
+                    ("train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
+                    ("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
+                )
             ),
             class_names=DIGITS,
         ),
