@@ -26,7 +26,8 @@ from diva.mixture.moves import MoveRecord
 from diva.mixture.options import MixtureOptions, make_generator
 from diva.mixture.standardize import Measurement, measure
 from diva.mixture.warm_start import ClusterStarts
-from diva.partition.grouping import Hierarchy, Walk, group, group_as
+from diva.partition.hierarchy import Hierarchy, group, group_as
+from diva.partition.walk import Walk
 from diva.runs.archive import Archive, write_archive
 
 

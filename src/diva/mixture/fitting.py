@@ -22,7 +22,8 @@ from diva.mixture.standardize import Standardization, StandardizedBatches, measu
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import concat
 from diva.mixture.warm_start import ClusterStarts
-from diva.partition.grouping import Walk, group, group_as, neighbour_walk
+from diva.partition.hierarchy import group, group_as
+from diva.partition.walk import Walk, neighbour_walk
 from diva.threads import one_thread
 
 WALK_SAMPLES = 10_000

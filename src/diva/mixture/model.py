@@ -21,7 +21,7 @@ from diva.mixture.saving import mixture_from_archive, mixture_to_archive
 from diva.mixture.standardize import Standardization, StandardizedBatches
 from diva.mixture.state import MixtureState
 from diva.mixture.sticks import expected_weights, stick_posterior
-from diva.partition.grouping import Hierarchy
+from diva.partition.hierarchy import Hierarchy
 from diva.partition.matching import ClusterRecord, Naming
 from diva.runs.archive import record_from_plain
 from diva.threads import one_thread, threads_for

@@ -54,7 +54,7 @@ from diva.models.parameters import check_params
 from diva.models.recipes import Recipe, recipe_from_plain
 from diva.models.stream_memory import BIRTH_SHARE, MOST_BATCHES, BatchRecord, Stream, Verdict, Window
 from diva.networks.vae import VAE
-from diva.partition.grouping import Hierarchy
+from diva.partition.hierarchy import Hierarchy
 from diva.runs.archive import Archive, record_from_plain, write_archive
 from diva.runs.folder import RunFolder, fingerprint, learner_from_archive, parts_with
 from diva.training.augmentation import Views

@@ -19,8 +19,8 @@ from diva.mixture.prior import MixturePrior
 from diva.mixture.warm_start import WarmStart
 from diva.models.building import make_learner, make_views, seed_of
 from diva.models.novelty import Doubt, familiarity
-from diva.partition.grouping import Walk, neighbour_walk
 from diva.partition.matching import Naming
+from diva.partition.walk import Walk, neighbour_walk
 from diva.training.clustering import (
     DRAWS_EACH,
     continue_within_clusters,

@@ -15,7 +15,8 @@ from torch.nn import functional
 from diva.mixture.fitting import continue_fit, fit_codes, fit_within_clusters, start_on
 from diva.mixture.model import MixtureModel
 from diva.mixture.warm_start import ClusterStarts, WarmStart
-from diva.partition.grouping import Walk, extend, group, group_as
+from diva.partition.hierarchy import extend, group, group_as
+from diva.partition.walk import Walk
 from diva.training.ensemble import fit_ensemble, mixture_options
 from diva.training.loop import Course, Learner
 from diva.training.pseudo_labels import Teacher

@@ -24,7 +24,9 @@ from diva.mixture.fitting import fit_codes, start_on
 from diva.mixture.model import MixtureModel
 from diva.mixture.options import MixtureOptions
 from diva.mixture.warm_start import WarmStart
-from diva.partition.grouping import choose_resolution, communities, revise
+from diva.partition.consensus import revise
+from diva.partition.louvain import communities
+from diva.partition.resolution import choose_resolution
 from diva.training.loop import Course, Learner
 from diva.training.pseudo_labels import Teacher
 from diva.training.view_codes import ViewCodes, flow_between, shared_responsibilities, walk_of

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.mixture.model import MixtureModel
-from diva.partition.grouping import Walk, neighbour_walk
+from diva.partition.walk import Walk, neighbour_walk
 from diva.training.encode import encode
 from diva.training.loop import Course, Learner
 

@@ -11,7 +11,8 @@ from diva import DPMixture
 from diva.mixture.fitting import fit_within_clusters, start_on
 from diva.mixture.options import MixtureOptions
 from diva.mixture.warm_start import ClusterStarts
-from diva.partition.grouping import Hierarchy, Walk, group_as, neighbour_walk
+from diva.partition.hierarchy import Hierarchy, group_as
+from diva.partition.walk import Walk, neighbour_walk
 
 BOTH = pytest.mark.parametrize("covariance_type", ["diag", "full"])
 CENTERS = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 6.0], [0.0, -6.0]])
