@@ -14,7 +14,8 @@ from torch.nn import functional
 
 from diva.mixture.fitting import continue_fit, fit_codes, fit_within_clusters, start_on
 from diva.mixture.model import MixtureModel
-from diva.mixture.warm_start import ClusterStarts, WarmStart
+from diva.mixture.state import MixtureState
+from diva.mixture.warm_start import WarmStart
 from diva.partition.hierarchy import extend, group, group_as
 from diva.partition.walk import Walk
 from diva.training.ensemble import fit_ensemble, mixture_options
@@ -29,11 +30,7 @@ DRAWS_EACH = 32  # of a component, to see which cluster it is in
 
 
 def find_clusters(
-    codes: ViewCodes,
-    learner: Learner,
-    course: Course,
-    weights: Weights | None = None,
-    warm_start: WarmStart | None = None,
+    codes: ViewCodes, learner: Learner, course: Course, weights: Weights | None = None, warm_start: WarmStart | None = None
 ) -> MixtureModel:
     """Fit a mixture to codes of samples and views together, then group its components.
 
@@ -61,11 +58,7 @@ def find_clusters(
 
 
 def refit_within_clusters(
-    codes: ViewCodes,
-    learner: Learner,
-    course: Course,
-    weights: Weights | None = None,
-    warm_start: WarmStart | None = None,
+    codes: ViewCodes, learner: Learner, course: Course, weights: Weights | None = None, warm_start: WarmStart | None = None
 ) -> MixtureModel:
     """Fit a mixture inside every cluster that self-training has led to: no component straddles two of them.
 
@@ -77,8 +70,8 @@ def refit_within_clusters(
     rows = np.sort(choose_rows(len(codes.clean), MIXTURE_ROWS, learner.rng))
     X, labels = codes.clean.numpy()[rows], labels[rows]  # clean codes: the density is that of the data
     weights = None if weights is None else weights[rows]
-    base = start_on(X, options, weights, learner.next_component_id)
-    starts = ClusterStarts(learner.next_component_id)
+    base = start_on(X, options, weights).with_next_id(learner.next_component_id)
+    starts: dict[int, MixtureState] = {}
     if warm_start is not None:
         warm_labels = proba_of(ViewCodes(torch.from_numpy(warm_start.codes))).argmax(1).numpy()
         starts = warm_start.within_clusters(base, warm_labels, np.unique(labels))
@@ -163,7 +156,8 @@ def continue_within_clusters(codes: ViewCodes, learner: Learner, course: Course)
     np.add.at(overlap, (old_clusters[draws.components], drawn_labels), draws.weights)
     number_of = linear_sum_assignment(overlap, maximize=True)[1]  # old clusters stay apart, whatever the head makes of them
     rows = np.sort(choose_rows(len(codes.clean), MIXTURE_ROWS, learner.rng))
-    starts = ClusterStarts.from_model(before, number_of[old_clusters])
+    new_clusters = number_of[old_clusters]
+    starts = {c: before.state.part(np.flatnonzero(new_clusters == c).tolist()) for c in np.unique(new_clusters).tolist()}
     rng = before.options.generator(before.next_lap)
     mixture = fit_within_clusters(before, starts, codes.clean.numpy()[rows], labels[rows], None, rng).model
     return mixture.named_after(before, learner.rng)

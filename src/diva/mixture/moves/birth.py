@@ -205,12 +205,7 @@ def _fold_small(stats: SuffStats, min_mass: float) -> SuffStats:
 
 
 def _join_siblings(
-    family: GaussianFamily,
-    alpha: float,
-    features: Tensor,
-    weights: Tensor,
-    resp: Tensor,
-    anchor: SuffStats | None,
+    family: GaussianFamily, alpha: float, features: Tensor, weights: Tensor, resp: Tensor, anchor: SuffStats | None
 ) -> Tensor:
     """Join the pair of children that raises the samples' bound most, until none does."""
     while (n_children := resp.shape[1]) > 1:
