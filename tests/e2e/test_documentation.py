@@ -22,7 +22,8 @@ import diva.metrics
 import diva.mixture.estimator
 import diva.models.diva
 import diva.models.recipes
-import diva.partition.grouping
+import diva.partition.hierarchy
+import diva.partition.walk
 from diva.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -101,7 +102,9 @@ def test_the_page_of_commands_is_up_to_date():
 
 
 @pytest.mark.parametrize(
-    "module", [diva.models.diva, diva.mixture.estimator, diva.metrics, diva.partition.grouping], ids=lambda m: m.__name__
+    "module",
+    [diva.models.diva, diva.mixture.estimator, diva.metrics, diva.partition.hierarchy, diva.partition.walk],
+    ids=lambda m: m.__name__,
 )
 def test_docstring_examples(module):
     outcome = doctest.testmod(module)

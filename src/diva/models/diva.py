@@ -34,7 +34,7 @@ from diva.models.networks import check_own_networks, make_vae
 from diva.models.state import DIVAState, Task
 from diva.networks.vae import VAE
 from diva.parameters import takes, values_of
-from diva.partition.grouping import Hierarchy
+from diva.partition.hierarchy import Hierarchy
 from diva.partition.matching import ClusterRecord
 from diva.runs.archive import Archive, parts_with
 from diva.runs.records import record_from_plain

@@ -27,7 +27,7 @@ from diva.models.state import DIVAState, Task
 from diva.models.view_codes import with_stationary
 from diva.networks.vae import VAE
 from diva.parameters import values_of
-from diva.partition.grouping import Walk, neighbour_walk
+from diva.partition.walk import Walk, neighbour_walk
 from diva.training.encode import Codes, decode, encode, subset
 from diva.training.replay import (
     CodeDrift,
