@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 import diva.data.datasets.load
 import diva.metrics
 import diva.mixture.estimator
+import diva.models.config
 import diva.models.diva
-import diva.models.recipes
 import diva.partition.hierarchy
 import diva.partition.walk
 from diva.cli import app
@@ -37,8 +37,8 @@ HOME = "/home/me"  # stands for wherever the reader is
 def short_fits(monkeypatch):
     digits = load_digits()
     few = Bunch(images=digits.images[:300], target=digits.target[:300])
-    monkeypatch.setattr(diva.models.recipes, "MIN_EPOCHS", 3)
-    monkeypatch.setattr(diva.models.recipes, "MIN_STEPS", 1)
+    monkeypatch.setattr(diva.models.config, "MIN_EPOCHS", 3)
+    monkeypatch.setattr(diva.models.config, "MIN_STEPS", 1)
     monkeypatch.setattr(diva.data.datasets.load, "load_digits", lambda: few)
     monkeypatch.setenv("COLUMNS", "200")
 

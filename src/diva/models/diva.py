@@ -107,8 +107,9 @@ class DIVA(IncrementalMixin, DeepClusterer):
 
     # --- what DeepClusterer asks for
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def validate_parameters(self) -> None:
+        """Raise ValueError at the first parameter that makes no sense, alone or beside the others."""
+        super().validate_parameters()
         check_together(self)
 
     def _resolve(self, is_image: bool, n_samples: int) -> DIVAConfig:

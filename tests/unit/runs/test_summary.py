@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from diva import DIVA, load
-from diva.cli.runs import add_missing_summary
+from diva.cli._runs import add_missing_summary
 from diva.data import ArraySource
 from diva.exceptions import ModelFileError
 from diva.report import write_report
