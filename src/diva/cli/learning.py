@@ -38,7 +38,7 @@ from diva.models.diva import DIVA
 from diva.report import write_report
 from diva.runs.folder import CHECKPOINT, CONFIG, MODEL
 from diva.runs.snapshot import SNAPSHOT
-from diva.runs.summarize import DataFacts, summarize
+from diva.runs.summarize import summarize
 from diva.training.state import EpochRecord
 
 Source = Annotated[
@@ -156,7 +156,7 @@ def learn(
             model = DIVA(**params, run_dir=run, resume=resume, callbacks=[begins, progress])
             progress.watch(model)
             model.fit(data.source)
-            summary = summarize(model, data.source, DataFacts(data.name, data.labels, data.feature_names, data.columns))
+            summary = summarize(model, data)
             summary.save(run)
     except Stopped:
         saved = (run / CHECKPOINT).exists()
