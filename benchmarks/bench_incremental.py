@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from diva.models.recipes import PRESETS
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
@@ -23,7 +24,6 @@ from benchmarks.recording import Row, record
 from diva import DIVA
 from diva.data import ClassSchedule, Stage
 from diva.metrics import Agreement
-from diva.models.recipes import PRESETS
 from diva.training.loop import EpochRecord
 
 PER_CLASS = 1000

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from diva.models.building import flushed_denormals, make_learner, make_recipe, make_views
+from diva.training.clustering import refit_within_clusters, refresh_pseudo_labels
+from diva.training.view_codes import encode_views
 from torch import Tensor
 from torch.distributions import Independent, MultivariateNormal, Normal, kl_divergence
 
@@ -17,12 +20,9 @@ from diva import DIVA
 from diva.data import ArraySource, Samples
 from diva.data.scaling import scaling_for
 from diva.mixture.prior import MixturePrior
-from diva.models.building import flushed_denormals, make_learner, make_recipe, make_views
 from diva.networks.priors import LatentPrior, StandardNormal
-from diva.training.clustering import refit_within_clusters, refresh_pseudo_labels
 from diva.training.encode import subset
 from diva.training.loop import Course, Learner, calibrate, fit_prior, fresh_codes, train_epoch
-from diva.training.view_codes import encode_views
 
 
 class LiteralPrior:

@@ -17,7 +17,7 @@ from diva.exceptions import ComponentLimitWarning
 from diva.models.base import DeepClusterer
 from diva.report import write_report
 from diva.runs.folder import CHECKPOINT
-from diva.runs.summarize import DataFacts, summarize
+from diva.runs.summarize import summarize
 
 
 def learn(model: DeepClusterer, run: Path, spec: SourceSpec, data: LoadedData, *, with_report: bool, as_json: bool) -> None:
@@ -42,7 +42,7 @@ def learn(model: DeepClusterer, run: Path, spec: SourceSpec, data: LoadedData, *
             model.set_params(run_dir=run, callbacks=[SourceNote(spec, run), progress])
             progress.watch(model)
             model.fit(data.source)
-            summary = summarize(model, data.source, DataFacts(data.name, data.labels, data.feature_names, data.columns))
+            summary = summarize(model, data)
             summary.save(run)
     except Stopped:
         saved = (run / CHECKPOINT).exists()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from diva.report.marks import Area, Axis, Band, Bars, Heat, Line, Mark, Picture, Plot, Points, Rule, Span, Stem, Text
+from diva.report.marks import Area, Axis, Band, Bars, Heat, Line, Mark, Picture, Plot, Points, Rule, Span, Text
 from diva.report.palette import INK, MARKERS, SHADES, text_on
 
 PIXELS_PER_INCH = 140  # of a page, whose text is then about as large as that of a paper
@@ -52,10 +52,14 @@ def to_matplotlib(plot: Plot) -> Any:
 def _draw(axes: Any, mark: Mark, with_names: bool) -> None:
     match mark:
         case Line():
-            y = [np.nan if v is None else v for v in mark.y]
-            x = [np.nan if v is None else v for v in mark.x]
+            x, y = (np.array(values, dtype=float) for values in (mark.x, mark.y))  # None becomes nan, a gap
             style = {"color": mark.colour, "linewidth": 0.6 * mark.width, "marker": "o" if mark.dots else None, "markersize": 3}
-            axes.plot(x, y, drawstyle="steps-post" if mark.steps else "default", label=mark.name or None, **style)
+            style |= {
+                "drawstyle": "steps-post" if mark.steps else "default",
+                "solid_capstyle": "butt",
+                "clip_on": bool(mark.name),
+            }
+            axes.plot(x, y, label=mark.name or None, **style)
         case Points() if mark.opacity > 0:
             size = np.square(0.45 * np.asarray(mark.size))
             style = {"color": mark.colour, "marker": MARKERS[mark.symbol], "linewidths": 0, "label": mark.name or None}
@@ -80,8 +84,6 @@ def _draw(axes: Any, mark: Mark, with_names: bool) -> None:
             _name_above(axes, mark.x, mark.name, "center")
         case Band():
             _draw_band(axes, mark)
-        case Stem():
-            axes.vlines(mark.x, mark.y0, mark.y1, color=mark.colour, linewidth=4, clip_on=False)
 
 
 def _draw_heat(axes: Any, mark: Heat) -> None:
@@ -97,7 +99,7 @@ def _draw_heat(axes: Any, mark: Heat) -> None:
 
 
 def _draw_text(axes: Any, mark: Text) -> None:
-    side = {"left": ("right", -4), "right": ("left", 4)}.get(mark.place, ("center", 0))
+    side = {"left": ("right", -5), "right": ("left", 5)}.get(mark.place, ("center", 0))
     box = None if mark.box is None else {"facecolor": mark.box, "edgecolor": "none", "boxstyle": "round,pad=0.2"}
     style = {"fontsize": 7, "fontweight": "bold" if mark.bold else "normal", "color": mark.colour, "bbox": box}
     place = {"textcoords": "offset points", "xytext": (side[1], 0), "ha": side[0], "va": "center", "annotation_clip": False}

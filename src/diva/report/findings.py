@@ -314,8 +314,6 @@ class Findings:
         """Phase, first and last epoch, counted from 1."""
         spans: list[tuple[str, int, int]] = []
         for epoch in self.summary.epochs:
-            if epoch.phase is None:
-                continue
             if spans and spans[-1][0] == epoch.phase:
                 spans[-1] = (epoch.phase, spans[-1][1], epoch.epoch + 1)
             else:

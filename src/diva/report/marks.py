@@ -71,16 +71,6 @@ class Band:
 
 
 @dataclass(frozen=True)
-class Stem:
-    """A thin upright bar."""
-
-    x: float
-    y0: float
-    y1: float
-    colour: str
-
-
-@dataclass(frozen=True)
 class Text:
     """A text at a point: in the middle of it, or to its left or right; ``box`` is the colour behind it."""
 
@@ -122,7 +112,7 @@ class Rule:
     name: str = ""
 
 
-Mark: TypeAlias = Line | Points | Bars | Heat | Band | Stem | Text | Picture | Span | Rule
+Mark: TypeAlias = Line | Points | Bars | Heat | Band | Text | Picture | Span | Rule
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochRecord:
+    """What one epoch did, as a plain row; None where a model has no such thing.
+
+    Attributes
+    ----------
+    epoch : int
+    phase : str
+    loss : float
+        What was minimized, mean over the steps.
+    reconstruction, kl, self_training : float or None
+        Terms of it, before they are weighed.
+    kl_weight : float or None
+    bound, validation_bound : float or None
+        Evidence lower bound per sample, of what was learnt from and of what was held out.
+    n_components, n_clusters : int or None
+    births, merges, deletes : int
+        Of components, after the epoch.
+    mixture_elbo_per_sample : float or None
+    seconds, mixture_seconds : float
+        The whole epoch, and the part of it that the mixture took.
+    """
+
+    epoch: int
+    phase: str
+    loss: float
+    reconstruction: float | None = None
+    kl: float | None = None
+    self_training: float | None = None
+    kl_weight: float | None = None
+    bound: float | None = None
+    validation_bound: float | None = None
+    n_components: int = 0
+    n_clusters: int | None = None
+    births: int = 0
+    merges: int = 0
+    deletes: int = 0
+    mixture_elbo_per_sample: float | None = None
+    seconds: float = 0.0
+    mixture_seconds: float = 0.0
+
+    @property
+    def score(self) -> float:
+        """What early stopping watches; the larger the better."""
+        watched = self.bound if self.validation_bound is None else self.validation_bound
+        return -self.loss if watched is None else watched
 
 
 def record_from_plain(kind: type[Record], plain: Any) -> Record:

@@ -12,6 +12,7 @@ from typing import Any
 from diva.atomic import write_atomically
 from diva.exceptions import ModelFileError
 from diva.runs.archive import read_arrays
+from diva.runs.records import EpochRecord
 from diva.runs.snapshot import KIND, SNAPSHOT, Snapshot
 
 RESULTS = "results.json"  # in the folder of a run
@@ -43,24 +44,6 @@ class Tree:
     merges: Sequence[Sequence[int]]
     distances: Sequence[float]
     cut: float
-
-
-@dataclass(frozen=True)
-class Epoch:
-    """What one epoch did, counted from 0; the fields that a model has no numbers for keep their defaults."""
-
-    epoch: int
-    seconds: float
-    loss: float
-    phase: str | None = None
-    bound: float | None = None
-    validation_bound: float | None = None
-    n_components: int | None = None
-    n_clusters: int | None = None
-    births: int = 0
-    merges: int = 0
-    deletes: int = 0
-    mixture_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +84,7 @@ class Summary:
         Parameters of the estimator that differ from their defaults.
     config : mapping
         What all parameters came to.
-    epochs : sequence of Epoch
+    epochs : sequence of EpochRecord
     components : Components or None
     tree : Tree or None
     lineage : sequence of Move
@@ -123,7 +106,7 @@ class Summary:
     metrics: Mapping[str, Mapping[str, float]] | None = None
     params: Mapping[str, Any] | None = None
     config: Mapping[str, Any] | None = None
-    epochs: Sequence[Epoch] = ()
+    epochs: Sequence[EpochRecord] = ()
     components: Components | None = None
     tree: Tree | None = None
     lineage: Sequence[Move] = ()
@@ -161,7 +144,7 @@ class Summary:
             plain = read_facts(run)
             parts = {"image": ImageFormat, "components": Components, "tree": Tree}
             made = {name: kind(**plain[name]) for name, kind in parts.items() if plain[name] is not None}
-            rows = {"epochs": Epoch, "lineage": Move}
+            rows = {"epochs": EpochRecord, "lineage": Move}
             made |= {name: tuple(kind(**row) for row in plain[name]) for name, kind in rows.items()}
             summary = cls(**plain | made, snapshot=snapshot)
             belongs = summary._fits_snapshot()
