@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from diva.cli.parameters import names
 from PIL import Image
 from scipy import sparse
 from typer.testing import CliRunner
 
 from diva.cli import app
-from diva.cli.parameters import names
 from diva.runs.folder import RunFolder
 from diva.runs.snapshot import SNAPSHOT
 

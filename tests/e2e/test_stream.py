@@ -23,7 +23,8 @@ from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 import diva
-from diva.cli import app, runs
+from diva.cli import _runs as runs
+from diva.cli import app
 from diva.runs.archive import read_archive
 from diva.runs.folder import RunFolder
 from diva.runs.stream_log import read_commit

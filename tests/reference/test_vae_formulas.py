@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from diva.models.recipes import PRESETS
 from scipy import special, stats
 from torch import nn
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
@@ -21,7 +22,6 @@ from diva.mixture.moves import Birth, Delete, Merge, Shuffle
 from diva.mixture.prior import MixturePrior
 from diva.mixture.standardize import Standardization, StandardizedBatches, measure
 from diva.mixture.state import MixtureState
-from diva.models.recipes import PRESETS
 from diva.networks import ConvDecoder, ConvEncoder, GaussianNLL, SquaredError
 from diva.networks.priors import StandardNormal
 from diva.networks.vae import VAE

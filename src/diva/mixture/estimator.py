@@ -25,8 +25,8 @@ from diva.mixture.model import Level, MixtureModel
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import MixtureOptions, make_generator
 from diva.mixture.standardize import Measurement, measure
-from diva.mixture.warm_start import ClusterStarts
-from diva.partition.grouping import Hierarchy, Walk, group, group_as
+from diva.partition.hierarchy import Hierarchy, group, group_as
+from diva.partition.walk import Walk
 from diva.runs.archive import Archive, write_archive
 
 
@@ -223,8 +223,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         rng = make_generator(self.random_state)
-        base = self._start(measure(ArrayBatches(X, weights, self.batch_size)))
-        return self._store(fit_within_clusters(base, ClusterStarts(0), X, labels, weights, rng))
+        base = self._start(measure(ArrayBatches(X, weights, self.batch_size))).with_next_id(0)  # only its prior is used
+        return self._store(fit_within_clusters(base, {}, X, labels, weights, rng))
 
     def regroup(self, walk: Walk, *, keep_clusters: bool = False) -> Self:
         """Group the components by another walk between them, for example that of augmented samples.
@@ -344,12 +344,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return float(self.score_samples(X).mean())
 
     def sample(
-        self,
-        n_samples: int = 1,
-        *,
-        component: int | None = None,
-        cluster: int | None = None,
-        random_state: Any = None,
+        self, n_samples: int = 1, *, component: int | None = None, cluster: int | None = None, random_state: Any = None
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw new samples.
 

@@ -21,7 +21,7 @@ from diva.mixture.saving import mixture_from_archive, mixture_to_archive
 from diva.mixture.standardize import Standardization, StandardizedBatches
 from diva.mixture.state import MixtureState
 from diva.mixture.sticks import expected_weights, stick_posterior
-from diva.partition.grouping import Hierarchy
+from diva.partition.hierarchy import Hierarchy
 from diva.partition.matching import ClusterRecord, Naming
 from diva.runs.records import record_from_plain
 from diva.threads import one_thread, threads_for
@@ -125,29 +125,24 @@ class MixtureModel:
     @cached_property
     def masses(self) -> NDArray[np.float64]:
         """Samples that each component has seen, (K,)."""
-        masses: NDArray[np.float64] = self.state.total.counts.cpu().numpy()
-        return masses
+        return np.asarray(self.state.total.counts.cpu())
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
         """Expected weight of each component, (K,); they sum to 1."""
-        expected = expected_weights(*stick_posterior(self.state.total.counts, self.state.alpha))[:-1]
-        weights: NDArray[np.float64] = (expected / expected.sum()).cpu().numpy()
-        return weights
+        weights = expected_weights(*stick_posterior(self.state.total.counts, self.state.alpha))[:-1]
+        return np.asarray((weights / weights.sum()).cpu())
 
     @cached_property
     def means(self) -> NDArray[np.float64]:
         """Mean of each component, (K, D)."""
-        means: NDArray[np.float64] = self.standardization.undo(self.state.family.means(self.state.total)).numpy()
-        return means
+        return np.asarray(self.standardization.undo(self.state.family.means(self.state.total)))
 
     @cached_property
     def covariances(self) -> NDArray[np.float64]:
         """Covariance of each component, (K, D, D), or its diagonal, (K, D)."""
         scale, covariances = self.standardization.scale, self.state.family.covariances(self.state.total).cpu()
-        square = scale**2 if covariances.ndim == 2 else torch.outer(scale, scale)
-        in_data_units: NDArray[np.float64] = (covariances * square).numpy()
-        return in_data_units
+        return np.asarray(covariances * (scale**2 if covariances.ndim == 2 else torch.outer(scale, scale)))
 
     @cached_property
     def elbo(self) -> float:
@@ -221,8 +216,7 @@ class MixtureModel:
             with threads_for(z.numel()):
                 log_predictive = torch.cat([family.log_predictive(stats, z) for stats in (total, family.empty())], dim=1)
                 scores.append(torch.logsumexp(log_predictive + log_weights, dim=1).cpu().numpy())
-        log_densities: NDArray[np.float64] = np.concatenate(scores) - self.standardization.log_volume
-        return log_densities
+        return np.asarray(np.concatenate(scores) - self.standardization.log_volume)
 
     def _chunks(self, codes: NDArray[Any] | Iterable[Rows]) -> Iterator[Tensor]:
         source = ArrayBatches(codes, None, self.options.batch_size) if isinstance(codes, np.ndarray) else codes
@@ -239,8 +233,7 @@ class MixtureModel:
             deviation = noise * np.sqrt(self.covariances[components])
         else:
             deviation = np.einsum("nij,nj->ni", np.linalg.cholesky(self.covariances)[components], noise)
-        draws: NDArray[np.float64] = self.means[components] + deviation
-        return draws
+        return np.asarray(self.means[components] + deviation)
 
     def draw_each(self, n_each: int, rng: np.random.Generator) -> Draws:
         """So many draws of every component."""
@@ -263,10 +256,8 @@ class MixtureModel:
             raise ValueError(f"n_samples should be a whole number of at least 1, got {n_samples!r}.")
         labels = self.label_of_component()
         allowed = np.ones(self.n_components, dtype=bool)
-        for name, value, of_component in (
-            ("component", component, np.arange(self.n_components)),
-            ("cluster", cluster, labels),
-        ):
+        given = (("component", component, np.arange(self.n_components)), ("cluster", cluster, labels))
+        for name, value, of_component in given:
             if value is not None:
                 allowed &= of_component == value
                 if not (of_component == value).any():

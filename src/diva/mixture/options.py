@@ -17,21 +17,9 @@ from diva.mixture.moves import Birth, Delete, Merge, Move, Shuffle
 
 @dataclass(frozen=True)
 class MixtureOptions:
-    """Prior, moves and limits of a fit; ``DPMixture`` documents each of them.
+    """Prior, limits, moves and grouping of a fit, as ``DPMixture`` documents them.
 
-    Attributes
-    ----------
-    concentration, covariance_type, covariance_scale, mean_precision, degrees_of_freedom
-        The prior.
-    max_components, max_laps, tol
-        When to stop.
-    births, merges, deletes, shuffles : bool
-        Which moves to use.
-    grouping, resolution
-        How components are grouped into clusters.
-    batch_size, device
-    seed : int or None
-        Of all chance, where the caller has no generator of its own.
+    ``seed`` sets all chance where the caller has no generator of its own.
     """
 
     concentration: float = 5.0

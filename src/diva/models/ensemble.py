@@ -26,7 +26,9 @@ from diva.mixture.warm_start import WarmStart
 from diva.models.config import DIVAConfig
 from diva.models.state import DIVAState, Task
 from diva.models.view_codes import ViewCodes, flow_between, shared_responsibilities, walk_of
-from diva.partition.grouping import choose_resolution, communities, revise
+from diva.partition.consensus import revise
+from diva.partition.louvain import communities
+from diva.partition.resolution import choose_resolution
 from diva.training.pseudo_labels import PseudoLabelHead
 
 # codes that an ensemble is fitted on: on fewer, mixtures that start from k-means are worse than one that grows, and it costs

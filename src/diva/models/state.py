@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -113,6 +113,11 @@ class DIVAState(TrainState):
     def optimizers(self) -> list[torch.optim.Optimizer]:
         """Of the networks and, while there is one, of the head."""
         return [self.optimizer] if self.head is None else [self.optimizer, self.head.optimizer]
+
+    def copy(self) -> Self:  # noqa: D102
+        other = super().copy()
+        other.lineage = list(self.lineage)
+        return other
 
     def to_archive(self) -> tuple[dict[str, Any], dict[str, Tensor]]:  # noqa: D102
         document, tensors = super().to_archive()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from diva.mixture.model import MixtureModel
 from diva.models.state import DIVAState, Task
-from diva.partition.grouping import Walk, neighbour_walk
+from diva.partition.walk import Walk, neighbour_walk
 from diva.training.encode import encode
 
 WALK_ROWS = 20_000

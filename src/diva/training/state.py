@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from copy import copy, deepcopy
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -60,6 +61,14 @@ class TrainState:
     def optimizers(self) -> list[torch.optim.Optimizer]:
         """All that take a step after each batch."""
         return [self.optimizer]
+
+    def copy(self) -> Self:
+        """The same networks, with chance and records of its own: what is done with it does not move the original on."""
+        other = copy(self)
+        other.rng = deepcopy(self.rng)
+        other.generator = torch.Generator().set_state(self.generator.get_state())
+        other.history, other.buffers = list(self.history), dict(self.buffers)
+        return other
 
     def to_archive(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Take it apart: what JSON can hold, and tensors."""

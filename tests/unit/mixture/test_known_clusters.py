@@ -10,8 +10,8 @@ import diva
 from diva import DPMixture
 from diva.mixture.fitting import fit_within_clusters, start_on
 from diva.mixture.options import MixtureOptions
-from diva.mixture.warm_start import ClusterStarts
-from diva.partition.grouping import Hierarchy, Walk, group_as, neighbour_walk
+from diva.partition.hierarchy import Hierarchy, group_as
+from diva.partition.walk import Walk, neighbour_walk
 
 BOTH = pytest.mark.parametrize("covariance_type", ["diag", "full"])
 CENTERS = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 6.0], [0.0, -6.0]])
@@ -181,8 +181,8 @@ def test_the_tree_can_be_cut():
 @pytest.mark.parametrize("first_id", [0, 17])
 def test_lineage_accounts_for_every_component(covariance_type, first_id):
     X, labels = blobs()
-    base = start_on(X, MixtureOptions(covariance_type=covariance_type))
-    model = fit_within_clusters(base, ClusterStarts(first_id), X, labels, None, np.random.default_rng(0)).model
+    base = start_on(X, MixtureOptions(covariance_type=covariance_type)).with_next_id(first_id)
+    model = fit_within_clusters(base, {}, X, labels, None, np.random.default_rng(0)).model
     assert model.component_ids.min() >= first_id
     born = {c for record in model.lineage for c in set(record.children) - set(record.parents)}
     parents = {p for record in model.lineage for p in record.parents}

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 import torch
+from diva.models.recipes import MAX_EPOCHS, MIN_EPOCHS, MIN_STEPS, PRESETS, Recipe, Schedule, recipe_from_plain
 
 from diva.mixture.options import MixtureOptions
-from diva.models.recipes import MAX_EPOCHS, MIN_EPOCHS, MIN_STEPS, PRESETS, Recipe, Schedule, recipe_from_plain
 from diva.training.encode import start_mixture
 
 N_EPOCHS = [1, 2, 3, 4, 5, 7, 10, 11, 15, 30, 100, 200]

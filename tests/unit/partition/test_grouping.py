@@ -9,16 +9,11 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
-from diva.partition.grouping import (
-    GroupingChoice,
-    Hierarchy,
-    Walk,
-    choose_resolution,
-    communities,
-    group,
-    neighbour_walk,
-    revise,
-)
+from diva.partition.consensus import revise
+from diva.partition.hierarchy import Hierarchy, group
+from diva.partition.louvain import communities
+from diva.partition.resolution import choose_resolution
+from diva.partition.walk import Walk, neighbour_walk
 
 PAIRS = np.kron(np.eye(2), [[0.8, 0.2], [0.2, 0.8]])  # four components in two pairs
 
@@ -218,13 +213,12 @@ def test_clusters_that_are_no_groups_of_the_greedy_tree_are_still_cut():
 def test_choice_tells_what_it_chose_from():
     walk = Walk(np.tile(np.eye(4), (50, 1)), np.tile(PAIRS, (50, 1)))
     choice = choose_resolution(walk, 3)
-    assert isinstance(choice, GroupingChoice)
     assert choice.best in choice.candidates
     assert [candidate.n_groups for candidate in choice.candidates] == [2, 4]
     assert choice.best.stability == 1
     assert choice.best.score > 0
-    assert choice.resolution in choice.best.resolutions
-    np.testing.assert_array_equal(communities(walk.flow, choice.resolution, 3), choice.labels)
+    assert choice.best.resolution in choice.best.resolutions
+    np.testing.assert_array_equal(communities(walk.flow, choice.best.resolution, 3), choice.best.labels)
 
 
 def test_linkage_is_scipys():

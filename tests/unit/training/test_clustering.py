@@ -3,19 +3,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from diva.models.building import make_learner
+from diva.models.recipes import PRESETS
+from diva.training.clustering import refresh_pseudo_labels
+from diva.training.ensemble import base_clusterings, cluster_of_component, fit_ensemble
+from diva.training.view_codes import ViewCodes, flow_between, shared_responsibilities, walk_of
 from sklearn.metrics import adjusted_rand_score
 
 from diva import DIVA, DPMixture
 from diva.data import ArraySource, Samples
 from diva.data.scaling import scaling_for
-from diva.models.building import make_learner
-from diva.models.recipes import PRESETS
 from diva.training import ensemble, view_codes
-from diva.training.clustering import refresh_pseudo_labels
-from diva.training.ensemble import base_clusterings, cluster_of_component, fit_ensemble
 from diva.training.loop import Course
 from diva.training.pseudo_labels import Teacher
-from diva.training.view_codes import ViewCodes, flow_between, shared_responsibilities, walk_of
 
 
 def codes_and_mixture():

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from diva.models.stream_memory import LEARN_FROM, Window
 
 from diva.data import ArraySource, JoinedSource
 from diva.models.novelty import Doubt
-from diva.models.stream_memory import LEARN_FROM, Window
 from diva.training.encode import Codes
 from diva.training.replay import MOST_RANK, Moments, Rehearsal, Reservoir, keepable, repeated
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from diva.atomic import write_atomically
-from diva.cli.errors import UsageError
+from diva.cli._errors import UsageError
 from diva.data import LoadedData, load_dataset, open_path
 from diva.data.datasets.registry import is_name
 from diva.data.formats.labels import read_labels
