@@ -26,7 +26,7 @@ from diva.training.loop import Course, Learner, calibrate, fit_prior, fresh_code
 
 
 class LiteralPrior:
-    """Equation 10 as it is written: a loop over components, a torch distribution for each."""
+    """Equation 9 as it is written: a loop over components, a torch distribution for each."""
 
     def __init__(self, prior: MixturePrior) -> None:
         self._prior = prior

@@ -25,7 +25,7 @@ class MixturePrior:
     standardization : Standardization
         The coordinates in which the mixture lives; a KL divergence does not depend on them.
     assignment : {"soft", "hard"}
-        Weigh the components by their responsibilities (equation 10), or take the most probable one (equation 9).
+        Weigh the components by their responsibilities (equation 9), or take the most probable one (equation 8).
     """
 
     mixture: MixtureState
@@ -40,7 +40,7 @@ class MixturePrior:
         return (resp * self.kl_of_components(q_mean, q_log_var)).sum(1)
 
     def kl_of_components(self, q_mean: Tensor, q_log_var: Tensor) -> Tensor:
-        """Equation 9 for every sample and component in one product, (n, K).
+        """Equation 8 for every sample and component in one product, (n, K).
 
         The expected features of z under q are those of its mean, with the variance added to the squares; the log density of
         a component is linear in them.

@@ -338,12 +338,12 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         self.config_ = self.config_class.from_plain(document["config"])
         self.pipeline_ = InputPipeline.from_archive(document, tensors)
         self.n_features_in_ = math.prod(self.pipeline_.item_shape)
+        if not all(isinstance(document[name], list) for name in ("feature_names", "history")):
+            raise TypeError("names and records should be lists")
         if names := document["feature_names"]:
             if len(names) != self.n_features_in_ or not all(isinstance(n, str) for n in names):
                 raise ValueError("there should be one name for each feature")
             self.feature_names_in_ = np.array(names, dtype=object)
-        if not isinstance(document["history"], list):
-            raise TypeError("records should be a list")
         self.history_ = [record_from_plain(EpochRecord, r) for r in document["history"]]
         network = self._make_network()
         network.load_state_dict(parts_with(tensors, "network."))
@@ -448,7 +448,8 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return RunIdentity(about, fingerprint(samples.source) + held_out)
 
     def _plain_params(self) -> dict[str, Any]:
-        return {name: plain(value) for name, value in self.get_params(deep=False).items()}
+        params = {name: plain(value) for name, value in self.get_params(deep=False).items()}
+        return params | {"device": str(self.run_parameters.device)}  # may be one of torch
 
 
 KEPT_WHILE_LEARNING = (

@@ -123,13 +123,12 @@ class DIVA(IncrementalMixin, DeepClusterer):
         return Algorithm1(self._make_task(self.config_, samples, validation))
 
     def _make_task(self, config: DIVAConfig, samples: Samples, validation: Samples | None = None) -> Task:
-        augmentation: Augmentation | None
-        if config.augmentation == OWN:
-            augmentation = values_of(self, DIVAConfig).augmentation
-            assert augmentation is not None
-            check_own_augmentation(augmentation, samples)
-        else:
+        augmentation: Augmentation | None = None
+        if config.augmentation != OWN:
             augmentation = make_augmentation(config.augmentation, is_image=samples.scaling.is_image)
+        elif callable(own := values_of(self, DIVAConfig).augmentation):  # not that of a loaded model: files hold no functions
+            check_own_augmentation(own, samples)
+            augmentation = own
         return Task(config, samples, self._device(), validation, augmentation)
 
     def _make_state(self, objective: Algorithm1, seed: int) -> DIVAState:

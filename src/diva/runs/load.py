@@ -44,6 +44,10 @@ def load(path: str | os.PathLike[str], *, encoder: nn.Module | None = None, deco
             "and fit the same data."
         )
     own = {name: network for name, network in (("encoder", encoder), ("decoder", decoder)) if network is not None}
+    if own and archive.kind != "DIVA":
+        raise ModelFileError(
+            f"{Path(path)} is a {archive.kind}, which takes no networks of yours: load it without encoder and decoder."
+        )
     try:
         return ESTIMATORS[archive.kind].from_archive(archive, **own)
     except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:

@@ -83,7 +83,7 @@ def assert_same(first, second, data):
         second.n_components_,
         second.n_features_in_,
     )
-    assert first.recipe_ == second.recipe_
+    assert first.config_ == second.config_
 
 
 # --- what is saved comes back
@@ -163,6 +163,19 @@ def test_parameters_of_any_allowed_type_can_be_saved(params, path):
     assert loaded.latent_dim == 2
 
 
+def test_a_model_with_an_augmentation_of_ones_own_goes_on_without_it_or_with_it(path):
+    def shifted(x, generator):
+        return x + 0.1
+
+    model = DIVA(**TINY, augmentation=shifted, adapt=True).fit(X)
+    plain, given = round_trip(model, path), diva.load(path).set_params(augmentation=shifted)
+    for goes_on in (model, plain, given):
+        assert goes_on.config_.augmentation == "own"
+        goes_on.partial_fit(X[:20] + 1)
+    np.testing.assert_array_equal(given.transform(X), model.transform(X))
+    assert not np.array_equal(plain.transform(X), model.transform(X))
+
+
 @pytest.mark.parametrize("kind", [str, Path])
 @pytest.mark.parametrize("resume", [False, True])
 def test_the_model_of_a_run_can_be_loaded(tmp_path, kind, resume):
@@ -237,10 +250,10 @@ def test_networks_for_a_model_without_are_refused_or_do_not_matter(fitted, path)
         assert_same(loaded, fitted["rows"], X)
 
 
-def test_networks_for_a_mixture_are_refused_or_do_not_matter(path):
-    model = DPMixture(random_state=0).fit(X)
-    loaded = round_trip(model, path, encoder=Encoder(), decoder=nn.Linear(2, 4))
-    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+def test_networks_for_a_mixture_are_refused(path):
+    DPMixture(random_state=0).fit(X).save(path)
+    with pytest.raises(ModelFileError, match=r"model\.diva is a DPMixture.*without encoder and decoder"):
+        diva.load(path, encoder=Encoder(), decoder=nn.Linear(2, 4))
 
 
 # --- saving
@@ -331,10 +344,10 @@ def test_a_checkpoint_is_no_model(tmp_path):
 
 
 def test_another_schema(fitted, path, monkeypatch):
-    monkeypatch.setattr("diva.runs.archive.SCHEMA", "2")
+    monkeypatch.setattr("diva.runs.archive.SCHEMA", "3")
     fitted["rows"].save(path)
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match=r"schema '1'.*'2'"):
+    with pytest.raises(ModelFileError, match=r"schemas .*'1', '2'.*it has schema '3'"):
         diva.load(path)
 
 
@@ -375,8 +388,8 @@ def test_another_kind_of_model(path, archive):
 
 def test_a_part_of_the_document_is_missing(path, archive):
     accepted = [name for name in archive.document if not is_refused(path, _without(archive.document, name), archive.tensors)]
-    assert [name for name in accepted if name != "own_views"] == []  # nothing reads it
-    for name in ("params", "recipe", "mixture"):
+    assert accepted == []
+    for name in ("params", "config", "mixture"):
         for inner in archive.document[name]:
             document = archive.document | {name: _without(archive.document[name], inner)}
             assert is_refused(path, document, archive.tensors), (name, inner)
@@ -395,7 +408,7 @@ JUNK = ["junk", 12, -1.5, None, [], ["junk"], {}, {"junk": [{}]}, [[[None]]]]
 
 @pytest.mark.parametrize(
     "name",
-    ["params", "recipe", "mixture", "history", "training_lineage", "input_shape", "item_shape", "variance", "feature_names"],
+    ["params", "config", "mixture", "history", "training_lineage", "input_shape", "item_shape", "variance", "feature_names"],
 )
 def test_a_part_of_the_document_is_junk(name, path, archive):
     value = archive.document[name]
@@ -423,7 +436,7 @@ NONSENSE = [
     ("reconstruction", "junk"),
     ("grouping", 5),
     ("grouping", {"junk": 1}),
-    ("views", "junk"),
+    ("augmentation", "junk"),
     ("n_views", 0),
     ("n_views", "many"),
     ("max_components", -1),
@@ -434,12 +447,12 @@ NONSENSE = [
 ]
 
 
-def test_a_recipe_that_makes_no_sense(path, archive):
-    recipe = archive.document["recipe"]
+def test_a_config_that_makes_no_sense(path, archive):
+    config = archive.document["config"]
     accepted = [
         (name, value)
         for name, value in NONSENSE
-        if not is_refused(path, archive.document | {"recipe": recipe | {name: value}}, archive.tensors)
+        if not is_refused(path, archive.document | {"config": config | {name: value}}, archive.tensors)
     ]
     assert accepted == []
 
@@ -504,7 +517,7 @@ def test_every_tensor_must_be_there_and_of_its_shape(path, archives):
 
 
 def test_a_tensor_too_many(path, archive):
-    assert is_refused(path, archive.document, archive.tensors | {"vae.wings": torch.zeros(2)})
+    assert is_refused(path, archive.document, archive.tensors | {"network.wings": torch.zeros(2)})
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,11 @@
-"""What a model remembers of data that are gone."""
+"""What stands in for data that are gone."""
 
 import numpy as np
 import pytest
 import torch
-from diva.models.stream_memory import LEARN_FROM, Window
 
 from diva.data import ArraySource, JoinedSource
-from diva.models.novelty import Doubt
-from diva.training.encode import Codes
-from diva.training.replay import MOST_RANK, Moments, Rehearsal, Reservoir, keepable, repeated
+from diva.training.replay import MOST_RANK, ExperienceReplay, FeatureMoments, Reservoir, repeated, storable
 
 
 def features(n, h, seed=0):
@@ -22,13 +19,13 @@ def even(n):
 
 def test_moments_say_exactly_how_far_outputs_move():
     rows, change = features(300, 12), torch.randn(4, 13, generator=torch.Generator().manual_seed(1))
-    moments = Moments.of(rows, even(300))
+    moments = FeatureMoments.of(rows, even(300))
     torch.testing.assert_close(moments.moved(change), (rows @ change.T).square().mean(0))
 
 
 def test_moments_of_two_batches_are_those_of_both():
     first, second = features(200, 8), 3 * features(100, 8, seed=1)
-    joint = Moments.of(first, even(200)).joined(Moments.of(second, even(100)), share=1 / 3)
+    joint = FeatureMoments.of(first, even(200)).joined(FeatureMoments.of(second, even(100)), share=1 / 3)
     change = torch.randn(2, 9, generator=torch.Generator().manual_seed(2))
     torch.testing.assert_close(joint.moved(change), (torch.cat([first, second]) @ change.T).square().mean(0))
 
@@ -36,7 +33,7 @@ def test_moments_of_two_batches_are_those_of_both():
 def test_moments_of_wide_features_keep_the_most_and_spread_the_rest():
     rows = features(700, MOST_RANK + 300)
     torch.manual_seed(0)
-    moments = Moments.of(rows, even(700))
+    moments = FeatureMoments.of(rows, even(700))
     assert moments.root.shape == (MOST_RANK + 301, MOST_RANK)
     total = rows.square().sum() / 700
     kept = moments.root.square().sum() + moments.rest * (MOST_RANK + 301 - MOST_RANK)
@@ -44,8 +41,8 @@ def test_moments_of_wide_features_keep_the_most_and_spread_the_rest():
 
 
 def test_only_remembered_samples_drift():
-    rehearsal = Rehearsal(2, mean=torch.zeros(1, 3), variance=torch.full((1, 3), 0.5))
-    drift = rehearsal.drift(torch.tensor([2, 0]), torch.ones(2, 3))
+    experience = ExperienceReplay(2, mean=torch.zeros(1, 3), variance=torch.full((1, 3), 0.5))
+    drift = experience.drift(torch.tensor([2, 0]), torch.ones(2, 3))
     torch.testing.assert_close(drift, torch.tensor([3.0, 0.0]))
 
 
@@ -83,51 +80,5 @@ def test_few_are_repeated_alike():
 @pytest.mark.parametrize("dtype", [np.int64, np.float16, np.bool_, np.uint16, np.float64, np.uint8])
 def test_values_that_are_kept_come_back_the_same(dtype):
     values = np.array([[0, 1], [1, 0]], dtype=dtype)
-    assert torch.from_numpy(keepable(values)).dtype in (torch.uint8, torch.float32, torch.float64)
-    np.testing.assert_array_equal(keepable(values), values)
-
-
-# --- doubt
-
-
-def codes(*log_vars):
-    return Codes(torch.zeros(len(log_vars), 2), torch.tensor(log_vars, dtype=torch.float32)[:, None].expand(-1, 2))
-
-
-def test_only_codes_that_are_less_sure_than_usual_are_doubted():
-    doubt = Doubt.of(codes(-1, 1))
-    assert (doubt.mean, doubt.std) == (0.0, 1.0)
-    np.testing.assert_allclose(doubt.penalty(codes(-3, 0, 2)), [0, 0, 2])
-
-
-def test_doubt_of_two_batches_is_that_of_both():
-    first, second = codes(0, 1, 2), codes(5)
-    joint, both = Doubt.of(first).joined(Doubt.of(second), share=0.25), Doubt.of(codes(0, 1, 2, 5))
-    assert joint.mean == pytest.approx(both.mean)
-    assert joint.std == pytest.approx(both.std)
-
-
-# --- samples that wait
-
-
-def source(*values):
-    return ArraySource(np.array(values, dtype=np.float32)[:, None])
-
-
-def test_a_window_holds_what_came():
-    window = Window.empty().after(source(1, 2), np.array([True, False])).after(source(3), np.array([True]))
-    np.testing.assert_array_equal(window.values[:, 0], [1, 2, 3])
-    np.testing.assert_array_equal(window.novel, [True, False, True])
-
-
-def test_learning_needs_many_samples_and_many_novel_ones():
-    waiting = Window.empty().after(source(*range(200)), np.zeros(200, bool))
-    n = LEARN_FROM - 200
-    assert waiting.judge(source(*range(n)), np.arange(n) < LEARN_FROM // 5) == "learn"
-    assert waiting.judge(source(*range(n)), np.arange(n) < LEARN_FROM // 20) == "known"
-    assert waiting.judge(source(*range(n - 1)), np.ones(n - 1, bool)) == "wait"
-
-
-def test_few_large_samples_are_enough():
-    large = ArraySource(np.zeros((2, 9_000_000), dtype=np.float32))
-    assert Window.empty().judge(large, np.ones(2, bool)) == "learn"
+    assert torch.from_numpy(storable(values)).dtype in (torch.uint8, torch.float32, torch.float64)
+    np.testing.assert_array_equal(storable(values), values)
