@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diva.checks import is_whole, resolve_device
 from diva.data import ArrayBatches, Rows
+from diva.devices import resolve_device
 from diva.mixture.laps import LapRecord
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import MixtureOptions
@@ -21,6 +21,7 @@ from diva.mixture.saving import mixture_from_archive, mixture_to_archive
 from diva.mixture.standardize import Standardization, StandardizedBatches
 from diva.mixture.state import MixtureState
 from diva.mixture.sticks import expected_weights, stick_posterior
+from diva.parameters import is_whole
 from diva.partition.hierarchy import Hierarchy
 from diva.partition.matching import ClusterRecord, Naming
 from diva.runs.records import record_from_plain

@@ -21,9 +21,9 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from diva.checks import resolve_device
 from diva.data import InputPipeline, Samples
 from diva.data.scaling import FARTHEST
+from diva.devices import resolve_device
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
 from diva.models.config import DataParameters, RunParameters, TrainingConfig
 from diva.parameters import Parameter, check_parameters, plain, values_of
