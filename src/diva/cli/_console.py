@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 from rich.console import Console
@@ -18,6 +20,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from diva.exceptions import ComponentLimitWarning
 from diva.models.base import DeepClusterer, describe_terms
 from diva.report.words import duration
 from diva.runs.summary import Summary
@@ -188,18 +191,33 @@ def show_summary(said: dict[str, Any]) -> None:
         table.add_row(*(formats[name].format(cells[name]) for name in names))
     output.print(table)
     if n_empty := len(said["clusters"]) - len(filled):
-        output.print(f"{n_empty} more of the model's clusters hold none of these samples.")
+        say(f"{n_empty} more of the model's clusters hold none of these samples.")
     if curve := said.get("components_per_epoch"):
-        output.print(f"Components per epoch  {sparkline(curve)}  {curve[0]} to {max(curve)}, {said['n_components']} at the end")
+        say(f"Components per epoch  {sparkline(curve)}  {curve[0]} to {max(curve)}, {said['n_components']} at the end")
     if "metrics" in said:
         found = said["metrics"]["clusters"]
-        output.print(f"Against the labels    one-to-one accuracy {found['acc_one_to_one']:.3f}, NMI {found['nmi']:.3f}")
-    output.print(f"Learnt for            {duration(said['seconds'])}, {said['epochs']} epochs")
+        say(f"Against the labels    one-to-one accuracy {found['acc_one_to_one']:.3f}, NMI {found['nmi']:.3f}")
+    say(f"Learnt for            {duration(said['seconds'])}, {said['epochs']} epochs")
     for warning in said.get("warnings", ()):
-        output.print(f"Note                  {warning}", soft_wrap=True, style="yellow")
-    output.print(f"Run                   {said['run']}", soft_wrap=True)
+        say(f"Note                  {warning}", "yellow")
+    say(f"Run                   {said['run']}")
     if said["report"]:
-        output.print(f"Report                {said['report']}", soft_wrap=True)
+        say(f"Report                {said['report']}")
+
+
+def say(text: str, style: str | None = None) -> None:
+    """A line of the result; however long, it stays one line."""
+    output.print(text, soft_wrap=True, style=style)
+
+
+@contextmanager
+def keeping_limits(kept: list[str]) -> Iterator[None]:
+    """Keep what is warned about the limit of components, each once, for the summary at the end; be silent about the rest."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        yield
+    messages = (str(w.message) for w in warned if issubclass(w.category, ComponentLimitWarning))
+    kept[:] = dict.fromkeys([*kept, *messages])
 
 
 def note(text: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 
 import typer
@@ -13,7 +12,6 @@ from diva.cli._errors import INTERRUPTED, Stopped, stopping_at_once
 from diva.cli._sources import SourceSpec
 from diva.data import LoadedData
 from diva.data.datasets.info import AS_PUBLISHED
-from diva.exceptions import ComponentLimitWarning
 from diva.models.base import DeepClusterer
 from diva.report import write_report
 from diva.runs.folder import CHECKPOINT
@@ -36,9 +34,9 @@ def learn(model: DeepClusterer, run: Path, spec: SourceSpec, data: LoadedData, *
     """
     if data.fidelity and data.fidelity != AS_PUBLISHED:
         _console.note(f"{data.name}: {data.fidelity}")
+    limits: list[str] = []
     try:
-        with stopping_at_once(), _console.EpochProgress() as progress, warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
+        with stopping_at_once(), _console.EpochProgress() as progress, _console.keeping_limits(limits):
             model.set_params(run_dir=run, callbacks=[SourceNote(spec, run), progress])
             progress.watch(model)
             model.fit(data.source)
@@ -49,8 +47,8 @@ def learn(model: DeepClusterer, run: Path, spec: SourceSpec, data: LoadedData, *
         how = f"Go on with: diva resume {run}" if saved else "No epoch was finished, so there is nothing to go on from."
         _console.errors.print(f"Stopped. {how}", soft_wrap=True)
         raise typer.Exit(INTERRUPTED) from None
-    found = _console.describe(summary, str(run), _written_report(run) if with_report else None)
-    found["warnings"] = list(dict.fromkeys(str(w.message) for w in warned if issubclass(w.category, ComponentLimitWarning)))
+    report = _written_report(run) if with_report else None
+    found = _console.describe(summary, str(run), report) | {"warnings": limits}
     if as_json:
         print(json.dumps(found))
     else:

@@ -29,11 +29,6 @@ def one_of(flag: str, text: str, allowed: Iterable[str]) -> str:
     return text
 
 
-def split_of(text: str) -> str:
-    """Part of a data set."""
-    return one_of("--split", text, ("train", "test"))
-
-
 def columns_of(text: str | None) -> tuple[str, ...] | None:
     """Names of columns.
 

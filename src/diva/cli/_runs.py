@@ -135,7 +135,7 @@ def recorded_names(run: Path, what: Literal["columns", "feature_names"]) -> tupl
 
 
 def recorded_image_size(run: Path, source: str) -> tuple[int, int] | None:
-    """What images were resized to for the run; None if the source is no folder of images."""
+    """What images were resized to for a run; None if the source is no folder of images."""
     if not Path(source).is_dir() or is_table(source) or not (run / SOURCE_FILE).exists():
         return None
     return SourceSpec.read(run).image_size

@@ -10,6 +10,7 @@ from typing import Any
 
 from diva.atomic import write_atomically
 from diva.cli._errors import UsageError
+from diva.cli._options import columns_of, image_size_of, one_of
 from diva.data import LoadedData, load_dataset, open_path
 from diva.data.datasets.registry import is_name
 from diva.data.formats.labels import read_labels
@@ -74,8 +75,10 @@ class SourceSpec:
             raise UsageError(f"{str(run / SOURCE_FILE)!r} is damaged ({error}). Start the run again with `diva fit`.") from None
 
 
-def specify(source: str, **given: Any) -> SourceSpec:
-    """A specification whose paths do not depend on the current folder."""
+def specify(
+    source: str, split: str = "train", columns: str | None = None, image_size: str | None = None, **given: Any
+) -> SourceSpec:
+    """A specification of what the options of a command say, whose paths do not depend on the current folder."""
     if source in ("", "-"):
         raise UsageError("SOURCE should be the name of a data set or a path; standard input is not read.")
     absolute = source if is_name(source) else os.path.abspath(os.path.expanduser(source))
@@ -83,7 +86,8 @@ def specify(source: str, **given: Any) -> SourceSpec:
         raise UsageError("Give --labels or --label-column, not both.")
     if given.get("labels") is not None:
         given["labels"] = os.path.abspath(given["labels"])
-    return SourceSpec(absolute, **given)
+    one_of("--split", split, ("train", "test"))
+    return SourceSpec(absolute, split, columns_of(columns), image_size=image_size_of(image_size), **given)
 
 
 def open_spec(spec: SourceSpec) -> LoadedData:

@@ -10,20 +10,7 @@ import typer
 from diva.cli._errors import for_people
 from diva.cli._fitting import learn
 from diva.cli._flags import SEED, given_params, make_model, with_flags
-from diva.cli._options import (
-    Columns,
-    ImageSize,
-    Json,
-    Key,
-    LabelColumn,
-    Limit,
-    Report,
-    Split,
-    columns_of,
-    image_size_of,
-    one_of,
-    split_of,
-)
+from diva.cli._options import Columns, ImageSize, Json, Key, LabelColumn, Limit, Report, Split, one_of
 from diva.cli._runs import new_run, replacing
 from diva.cli._sources import open_spec, specify
 from diva.runs.load import DEEP_MODELS
@@ -63,16 +50,7 @@ def fit(
       diva fit mnist --model dec --n-clusters 10
     """
     with for_people():
-        spec = specify(
-            source,
-            split=split_of(split),
-            columns=columns_of(columns),
-            label_column=label_column,
-            labels=labels,
-            image_size=image_size_of(image_size),
-            key=key,
-            limit=limit,
-        )
+        spec = specify(source, split, columns, image_size, label_column=label_column, labels=labels, key=key, limit=limit)
         params = given_params(one_of("--model", model, DEEP_MODELS), given, config)  # said before long reading
         data = open_spec(spec)
         made = make_model(model, SEED | data.suggested | params)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,21 +14,9 @@ import typer
 
 from diva.cli import _console
 from diva.cli._errors import UsageError, for_people
-from diva.cli._options import (
-    Columns,
-    ImageSize,
-    Json,
-    Key,
-    LabelColumn,
-    Limit,
-    RunOrModel,
-    Split,
-    columns_of,
-    image_size_of,
-    split_of,
-)
+from diva.cli._options import Columns, ImageSize, Json, Key, LabelColumn, Limit, RunOrModel, Split
 from diva.cli._runs import open_model, recorded_image_size, recorded_names
-from diva.cli._sources import open_spec, specify
+from diva.cli._sources import SourceSpec, open_spec, specify
 from diva.cli._tables import TableWriter
 from diva.data import LoadedData, PartOfSource
 from diva.data.formats.paths import is_table
@@ -62,25 +51,22 @@ def predict(
             raise UsageError(f"--out should end in .parquet or .csv, got {str(out)!r}.")
         if os.path.realpath(source) == os.path.realpath(out):
             raise UsageError(f"--out is {str(out)!r}, the data themselves. Choose another file.")
-        chosen = columns_of(columns)
-        if chosen is None and is_table(source):
-            chosen = recorded_names(run, "columns")  # so that they may come in another order, and others beside them
-            if chosen is None:
-                _console.note("This model names no columns; they are taken in the order they come in.")
-        spec = specify(
-            source,
-            split=split_of(split),
-            columns=chosen,
-            label_column=label_column,
-            image_size=image_size_of(image_size) or recorded_image_size(run, source),
-            key=key,
-            limit=limit,
-        )
-        found = _write_predictions(model, open_spec(spec), out)
+        spec = specify(source, split, columns, image_size, label_column=label_column, key=key, limit=limit)
+        found = _write_predictions(model, open_spec(_as_in_run(spec, run)), out)
         if as_json:
             print(json.dumps(found))
         else:
             _show(found)
+
+
+def _as_in_run(spec: SourceSpec, run: Path) -> SourceSpec:
+    """Read samples as those of the run were: the same columns, in whatever order they come, and images of the same size."""
+    spec = replace(spec, image_size=spec.image_size or recorded_image_size(run, spec.source))
+    if spec.columns is None and is_table(spec.source):
+        spec = replace(spec, columns=recorded_names(run, "columns"))
+        if spec.columns is None:
+            _console.note("This model names no columns; they are taken in the order they come in.")
+    return spec
 
 
 def _write_predictions(model: DeepClusterer, data: LoadedData, out: Path) -> dict[str, Any]:
@@ -120,6 +106,6 @@ def _predictions(model: DeepClusterer, data: LoadedData) -> Iterator[dict[str, A
 def _show(found: dict[str, Any]) -> None:
     n_clusters = sum(size > 0 for size in found["sizes"].values())
     said = f"{found['n_samples']:,} samples in {n_clusters} clusters, {found['n_novel']:,} of them novel"
-    _console.output.print(f"{said}: {found['out']}", soft_wrap=True)
+    _console.say(f"{said}: {found['out']}")
     if metrics := found.get("metrics"):
-        _console.output.print(f"one-to-one accuracy {metrics['acc_one_to_one']:.3f}, NMI {metrics['nmi']:.3f}")
+        _console.say(f"one-to-one accuracy {metrics['acc_one_to_one']:.3f}, NMI {metrics['nmi']:.3f}")

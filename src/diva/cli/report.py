@@ -31,7 +31,7 @@ def report(
         add_missing_summary(run)
         if (streamed := read_commit(run / STREAM)) is not None:
             _console.note(f"The report is about the fit; {streamed.samples:,} samples of a stream came after it.")
-        _console.output.print(f"Report: {write_report(run, out)}", soft_wrap=True)
+        _console.say(f"Report: {write_report(run, out)}")
         if figures is not None:
             for path in write_figures(run, figures):
-                _console.output.print(f"Figure: {path}", soft_wrap=True)
+                _console.say(f"Figure: {path}")

@@ -53,7 +53,7 @@ def sample(
             _write_table(out, values, labels, recorded_names(run, "feature_names"))
         else:
             _write_array(out, values, scaling)
-        _console.output.print(f"{n:,} samples: {out}", soft_wrap=True)
+        _console.say(f"{n:,} samples: {out}")
 
 
 def _check_number(flag: str, number: int | None, known: list[int]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +21,6 @@ from diva.cli._options import Columns, ImageSize, Json, Key, columns_of, image_s
 from diva.cli._runs import check_finished, open_model, recorded_image_size, recorded_names
 from diva.data import FileStream, Following, LineStream, Offset, ReadOptions, StreamBatch
 from diva.data.scaling import allowed_shapes
-from diva.exceptions import ComponentLimitWarning
 from diva.models.base import Assignment, DeepClusterer
 from diva.models.incremental import IncrementalMixin
 from diva.models.memory import BatchRecord
@@ -39,10 +37,8 @@ class Reading:
     """How samples are read, as it was asked for."""
 
     source: str
+    options: ReadOptions
     batch_size: int
-    columns: tuple[str, ...] | None
-    image_size: tuple[int, int] | None
-    key: str | None
     following: Following | None
     continues: bool
 
@@ -98,15 +94,10 @@ def stream(
         _check_options(source, following, idle_timeout, from_offset, other_source, predictions)
         assert source is not None
         check_finished(run)
-        reading = Reading(
-            source if source == STANDARD_INPUT else os.path.abspath(os.path.expanduser(source)),
-            batch_size,
-            columns_of(columns) or recorded_names(run, "columns"),
-            image_size_of(image_size) or recorded_image_size(run, source),
-            key,
-            following,
-            from_offset,
-        )
+        taken = columns_of(columns) or recorded_names(run, "columns")
+        size = image_size_of(image_size) or recorded_image_size(run, source)
+        path = source if source == STANDARD_INPUT else os.path.abspath(os.path.expanduser(source))
+        reading = Reading(path, ReadOptions(taken, image_size=size, key=key), batch_size, following, from_offset)
         try:
             with stopping_at_once(), RunFolder(run).locked():
                 commit = _starting_point(read_commit(folder), reading.source, other_source, predictions)
@@ -181,25 +172,11 @@ def _starting_point(before: Commit | None, source: str, other_source: str | None
 
 def _open_stream(reading: Reading, model: DeepClusterer, log: StreamLog) -> FileStream | LineStream:
     shapes = allowed_shapes(model.pipeline_.item_shape, model.pipeline_.scaling)
-    offset = log.last.offset
+    common: dict[str, Any] = {"batch_size": reading.batch_size, "shapes": shapes, "offset": log.last.offset}
     if reading.source == STANDARD_INPUT:
-        return LineStream(
-            sys.stdin.buffer,
-            batch_size=reading.batch_size,
-            shapes=shapes,
-            offset=offset,
-            columns=reading.columns,
-            continues=reading.continues,
-        )
-    return FileStream(
-        Path(reading.source),
-        batch_size=reading.batch_size,
-        shapes=shapes,
-        offset=offset,
-        used=log.used_parts(),
-        options=ReadOptions(reading.columns, image_size=reading.image_size, key=reading.key),
-        following=reading.following,
-    )
+        return LineStream(sys.stdin.buffer, **common, columns=reading.options.columns, continues=reading.continues)
+    path, used = Path(reading.source), log.used_parts()
+    return FileStream(path, **common, used=used, options=reading.options, following=reading.following)
 
 
 class Work:
@@ -220,13 +197,14 @@ class Work:
     """
 
     def __init__(self, model: DeepClusterer, *, learns: bool, checkpoint_every: int) -> None:
-        if learns and not isinstance(model, IncrementalMixin):
+        learner = model if isinstance(model, IncrementalMixin) else None
+        if learns and learner is None:
             name = type(model).__name__
             raise UsageError(f"A model of {name} cannot go on with new samples. Pass --predict-only to leave it as it is.")
         self.model = model
         self.n_batches = self.n_samples = self.n_novel = 0
         self.warnings: list[str] = []
-        self._learner = model if learns and isinstance(model, IncrementalMixin) else None
+        self._learner = learner if learns else None
         self._checkpoint_every = checkpoint_every
         self._pending: tuple[Offset, int, int] | None = None
 
@@ -260,11 +238,8 @@ class Work:
     def _learn(self, samples: NDArray[Any], where: dict[str, int]) -> tuple[Assignment, list[dict[str, Any]]]:
         learner = self._learner
         assert learner is not None
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
+        with _console.keeping_limits(self.warnings):
             found = learner.partial_fit_assign(samples)
-        limits = (str(w.message) for w in warned if issubclass(w.category, ComponentLimitWarning))
-        self.warnings = list(dict.fromkeys([*self.warnings, *limits]))
         record = learner.batches_[-1]
         changes = [change for change in learner.cluster_lineage_ if change.batch == record.batch]
         return found, [batch_event(record, where), *(cluster_event(change, where["batch"]) for change in changes)]
@@ -340,11 +315,9 @@ def _show(run: Path, work: Work, log: StreamLog, as_json: bool) -> None:
         print(json.dumps(said))
         return
     novel = f", {work.n_novel:,} of them novel" if work.n_novel else ""
-    _console.output.print(
-        f"{work.n_samples:,} new samples in {work.n_batches:,} batches{novel}; {commit.samples:,} in all", soft_wrap=True
-    )
+    _console.say(f"{work.n_samples:,} new samples in {work.n_batches:,} batches{novel}; {commit.samples:,} in all")
     components = f", {said['n_components']} components" if "n_components" in said else ""
-    _console.output.print(f"Model    {said['n_clusters']} clusters{components}", soft_wrap=True)
-    _console.output.print(f"Events   {said['events']}", soft_wrap=True)
+    _console.say(f"Model    {said['n_clusters']} clusters{components}")
+    _console.say(f"Events   {said['events']}")
     for warning in work.warnings:
-        _console.output.print(f"Note     {warning}", soft_wrap=True, style="yellow")
+        _console.say(f"Note     {warning}", "yellow")
