@@ -9,9 +9,9 @@ from pathlib import Path
 from benchmarks.datasets import LOADERS
 from benchmarks.recording import Row, record
 from diva import DIVA
-from diva.data import ArraySource
+from diva.data import ArraySource, LoadedData
 from diva.report import write_figures, write_report
-from diva.runs.summarize import DataFacts, summarize
+from diva.runs.summarize import summarize
 
 
 def main() -> None:
@@ -20,7 +20,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder)
         model = DIVA(n_epochs=2, random_state=0, run_dir=run).fit(mnist.x_test)
-        summarize(model, ArraySource(mnist.x_test), DataFacts("mnist", mnist.y_test)).save(run)
+        summarize(model, LoadedData(ArraySource(mnist.x_test), mnist.y_test, name="mnist")).save(run)
         rows: list[Row] = []
         for what in ("with its projection", "projection there already"):
             start = time.perf_counter()

@@ -52,10 +52,11 @@ def described(name: str, command: Any) -> Iterator[str]:
         yield "\n".join(["| argument | |", "|---|---|", *rows]) + "\n"
     panels: dict[str | None, list[Any]] = {}
     for option in options:
-        panels.setdefault(getattr(option, "rich_help_panel", None), []).append(option)
+        if not option.hidden:
+            panels.setdefault(getattr(option, "rich_help_panel", None), []).append(option)
     for panel, members in panels.items():
         if panel:
-            yield f"{panel}, as in [`DIVA`](api.md#diva.DIVA):\n"
+            yield f"{panel}:\n"
         yield "\n".join(["| option | | default |", "|---|---|---|", *(row(option) for option in members)]) + "\n"
 
 
@@ -74,7 +75,7 @@ def row(option: Any) -> str:
     """One option as a line of a table."""
     flags = " ".join(f"`{flag}`" for flag in [*option.opts, *option.secondary_opts])
     value = "" if option.is_flag else f" `{option.metavar or option.name.upper()}`"
-    default = option.default
+    default = option.show_default if isinstance(option.show_default, str) else option.default
     shown = "" if option.required or default is None or default is False else f"`{_plain(default)}`"
     return f"| {flags}{cell(value)} | {cell(option.help)}{' Required.' if option.required else ''} | {shown} |"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from diva.cli import console
+from diva.cli import _console as console
 from diva.report import write_figures
 from diva.runs.snapshot import SNAPSHOT
 from diva.runs.summary import Summary

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -134,7 +134,7 @@ class Folder:
 class Seed:
     """What scikit-learn takes as a random state."""
 
-    metavar: ClassVar[str] = "INT"
+    metavar: ClassVar[str] = "INT|none"
 
     def __str__(self) -> str:
         return "a seed, a whole number from 0 to 4294967295, a RandomState or None"
@@ -149,11 +149,11 @@ class Seed:
 
 @dataclass(frozen=True)
 class Holds:
-    """Whatever passes a test."""
+    """Whatever passes a test; without a metavar if it cannot be given as text."""
 
     test: Callable[[Any], bool]
     shown: str
-    metavar: str = "VALUE"
+    metavar: str = ""
 
     def __str__(self) -> str:
         return self.shown
@@ -164,27 +164,13 @@ class Holds:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One hyper-parameter.
+    """One hyper-parameter."""
 
-    Attributes
-    ----------
-    default : object
-        In the signature of the estimator; where presets differ, what stands for "as the preset has it".
-    allowed : tuple of Allowed
-        A value should be accepted by one of them, or be the default.
-    help : str
-        One or two sentences for users.
-    group : str
-        What the parameter is about, a heading of the command line.
-    public : bool
-        Whether it is in the signature; others are set by presets alone.
-    """
-
-    default: Any
-    allowed: tuple[Allowed, ...]
-    help: str
-    group: str = ""
-    public: bool = True
+    default: Any  # in the signature of the estimator; where presets differ, what stands for "as the preset has it"
+    allowed: tuple[Allowed, ...]  # a value should be accepted by one of them, or be the default
+    help: str  # one or two sentences for users
+    group: str = ""  # what the parameter is about, a heading of the command line
+    public: bool = True  # whether it is in the signature; others are set by presets alone
 
     @property
     def expected(self) -> str:
@@ -194,7 +180,7 @@ class Parameter:
     @property
     def metavar(self) -> str:
         """For the command line."""
-        return "|".join(dict.fromkeys(option.metavar for option in self.allowed))
+        return "|".join(dict.fromkeys(option.metavar for option in self.allowed if option.metavar))
 
     def check(self, name: str, value: Any) -> None:
         """Raise ValueError, naming what was expected, unless a value makes sense."""
@@ -221,10 +207,13 @@ def parameter(default: Any, *allowed: Allowed, help: str, unset: Any = MISSING, 
 
 
 def declared_in(group: type) -> dict[str, Parameter]:
-    """Parameters of one dataclass, by name."""
-    about = (group.__doc__ or "").partition("\n")[0].rstrip(".")
+    """Parameters of one dataclass, by name; each is about what the first class says that declares it."""
+    about: dict[str, str] = {}
+    for base in reversed(group.__mro__):
+        heading = (base.__doc__ or "").partition("\n")[0].rstrip(".")
+        about = dict.fromkeys(inspect.get_annotations(base), heading) | about
     found = {f.name: f.metadata["parameter"] for f in fields(group)}
-    return {name: Parameter(p.default, p.allowed, p.help, about, p.public) for name, p in found.items()}
+    return {name: replace(p, group=about[name]) for name, p in found.items()}
 
 
 def takes(*groups: type) -> Callable[[Estimator], Estimator]:
@@ -273,8 +262,9 @@ def check_parameters(estimator: Any) -> None:
 
 
 def values_of(estimator: Any, group: type[Group]) -> Group:
-    """What an estimator has for the parameters of one dataclass."""
-    return group(**{name: getattr(estimator, name) for name, p in declared_in(group).items() if p.public})
+    """What an estimator has for the parameters of one dataclass; those that were not given have the field's default."""
+    given = {name: getattr(estimator, name) for name, p in declared_in(group).items() if p.public}
+    return group(**{name: value for name, value in given.items() if value is not declared_in(group)[name].default})
 
 
 def is_number(value: Any) -> bool:

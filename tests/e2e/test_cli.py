@@ -26,8 +26,9 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from diva.cli import app
-from diva.cli.parameters import names
+from diva.cli._flags import parameters_of
 from diva.runs.folder import RunFolder
+from diva.runs.load import DEEP_MODELS, load
 from diva.runs.snapshot import SNAPSHOT
 
 TINY = ["--n-epochs", "2", "--latent-dim", "2", "--hidden-sizes", "16", "--n-views", "1"]
@@ -65,11 +66,11 @@ def sparse_npz(folder: Path) -> Path:
 
 
 def table() -> pa.Table:
-    return pa.table({f"f{i}": ROWS[:, i] for i in range(6)} | {"kind": [f"k{c}" for c in CLASSES]})
+    return pa.table({f"f{i}": ROWS[:, i] for i in range(6)} | {"species": [f"k{c}" for c in CLASSES]})
 
 
 def csv(folder: Path) -> Path:
-    pyarrow.csv.write_csv(table().drop(["kind"]), folder / "rows.csv")
+    pyarrow.csv.write_csv(table().drop(["species"]), folder / "rows.csv")
     return folder / "rows.csv"
 
 
@@ -84,7 +85,7 @@ def tsv(folder: Path) -> Path:
 
 
 def parquet(folder: Path) -> Path:
-    pyarrow.parquet.write_table(table().drop(["kind"]), folder / "rows.parquet", row_group_size=50)
+    pyarrow.parquet.write_table(table().drop(["species"]), folder / "rows.parquet", row_group_size=50)
     return folder / "rows.parquet"
 
 
@@ -92,7 +93,7 @@ def parquet_parts(folder: Path) -> Path:
     parts = folder / "parts"
     parts.mkdir()
     for i in range(3):
-        pyarrow.parquet.write_table(table().drop(["kind"]).slice(40 * i, 40), parts / f"part-{i}.parquet")
+        pyarrow.parquet.write_table(table().drop(["species"]).slice(40 * i, 40), parts / f"part-{i}.parquet")
     return parts
 
 
@@ -149,7 +150,7 @@ def finished(tmp_path_factory) -> Path:
     before = os.getcwd()
     os.chdir(folder)
     try:
-        result = run("fit", "rows.parquet", "--label-column", "kind", "--out", "run", *TINY)
+        result = run("fit", "rows.parquet", "--label-column", "species", "--out", "run", *TINY)
     finally:
         os.chdir(before)
     assert result.exit_code == 0, result.output
@@ -189,7 +190,7 @@ def test_what_is_far_away_is_called_novel(finished, tmp_path):
 
 
 def test_columns_may_come_in_another_order(finished, tmp_path):
-    plain = table().drop(["kind"])
+    plain = table().drop(["species"])
     pyarrow.parquet.write_table(plain, "a.parquet")
     pyarrow.parquet.write_table(plain.select(plain.column_names[::-1]), "b.parquet")
     assert run("predict", finished, "a.parquet", "--out", "a.csv").exit_code == 0
@@ -232,9 +233,9 @@ def test_parameters_come_from_flags_before_toml(tmp_path):
     Path("p.toml").write_text('[diva]\nn_epochs = 1\nlatent_dim = 3\nhidden_sizes = [8]\ngrouping = "walk"\n')
     assert run("fit", "rows.npy", "--config", "p.toml", "--latent_dim", 2, "--out", "run", "--no-report").exit_code == 0
     config = json.loads(Path("run/config.json").read_text())
-    assert config["recipe"]["latent_dim"] == 2
-    assert config["recipe"]["n_epochs"] == 1
-    assert config["recipe"]["hidden_sizes"] == [8]
+    assert config["config"]["latent_dim"] == 2
+    assert config["config"]["n_epochs"] == 1
+    assert config["config"]["hidden_sizes"] == [8]
 
 
 def test_runs_are_numbered_where_no_folder_is_given(tmp_path):
@@ -244,11 +245,13 @@ def test_runs_are_numbered_where_no_folder_is_given(tmp_path):
     assert sorted(os.listdir("runs")) == ["rows", "rows-2"]
 
 
-def test_every_parameter_of_the_estimator_is_a_flag():
+@pytest.mark.parametrize("model", DEEP_MODELS)
+def test_every_parameter_of_a_model_is_a_flag(model):
     shown = run("fit", "--help").output
-    assert len(names()) > 25
-    for name in names():
+    assert len(parameters_of(model)) > 15
+    for name in parameters_of(model):
         assert f"--{name.replace('_', '-')[:18]}" in shown.replace("\n", ""), name
+    assert "--sharpening" not in shown
 
 
 @pytest.mark.parametrize("command", [[], ["fit"], ["resume"], ["predict"], ["sample"], ["report"], ["data"], ["data", "list"]])
@@ -256,6 +259,69 @@ def test_help_has_examples(command):
     result = run(*command, "--help")
     assert result.exit_code == 0
     assert "diva " in result.output
+
+
+# --- a baseline, with the same commands
+
+DEC = ["--model", "dec", "--n-clusters", "3", "--n-epochs", "6", "--latent-dim", "2", "--hidden-sizes", "16"]
+
+
+@pytest.fixture(scope="module")
+def finished_dec(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("dec")
+    np.savez(folder / "rows.npz", X=ROWS, y=CLASSES)
+    result = run("fit", folder / "rows.npz", "--out", folder / "run", "--json", *DEC)
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert (said["model"], said["n_clusters"]) == ("DEC", 3)
+    assert not {"n_components", "components_per_epoch"} & said.keys()
+    assert said["metrics"].keys() == {"clusters"}
+    return folder / "run"
+
+
+def test_a_baseline_predicts_and_reports(finished_dec):
+    result = run("predict", finished_dec, finished_dec.parent / "rows.npz", "--out", "p.parquet")
+    assert result.exit_code == 0, result.output
+    assert "one-to-one accuracy" in result.output
+    rows = pyarrow.parquet.read_table("p.parquet")
+    assert rows.column_names == ["sample", "cluster", "probability", "score", "novel"]
+    model = load(finished_dec / "model.diva")
+    assert rows["cluster"].to_pylist() == model.predict(ROWS).tolist()
+    assert rows["score"].to_pylist() == model.score_samples(ROWS).tolist()
+    assert run("report", finished_dec, "--out", "page.html").exit_code == 0
+    assert "DEC" in Path("page.html").read_text()
+
+
+def test_a_baseline_says_what_it_cannot_do(finished_dec):
+    for command in (["sample", finished_dec], ["stream", finished_dec, finished_dec.parent / "rows.npz"]):
+        result = run(*command)
+        assert result.exit_code == 2, result.output
+        assert re.search("DEC,? (which )?cannot (draw|go on)", " ".join(result.stderr.split()))
+    assert not (finished_dec / "stream").exists()
+    np.save("rows.npy", ROWS)
+    result = run("stream", finished_dec, "rows.npy", "--predict-only", "--predictions", "p.jsonl", "--json")
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert (said["samples"], said["n_clusters"]) == (120, 3)
+    assert "n_components" not in said
+    answers = [json.loads(line)["cluster"] for line in Path("p.jsonl").read_text().splitlines()]
+    assert answers == load(finished_dec / "model.diva").predict(ROWS).tolist()
+
+
+def test_a_baseline_is_resumed(finished_dec):
+    command = ["fit", str(finished_dec.parent / "rows.npz"), "--out", "run", "--no-report", *DEC]
+    program = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); from sudden_death import die_at; die_at('after', 9); "
+        f"from diva.cli import app; app({command!r}, prog_name='diva')"
+    )
+    killed = subprocess.run([sys.executable, "-c", program], env=os.environ | {"OMP_NUM_THREADS": "1"}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert 0 < len(Path("run/history.jsonl").read_text().splitlines()) < 6
+    result = run("resume", "run", "--no-report")
+    assert result.exit_code == 0, result.output
+    resumed, whole = load("run/model.diva"), load(finished_dec / "model.diva")
+    np.testing.assert_array_equal(resumed.transform(ROWS), whole.transform(ROWS))
+    np.testing.assert_array_equal(resumed.labels_, whole.labels_)
 
 
 # --- interruption
@@ -438,6 +504,16 @@ BAD: dict[str, tuple[Callable[[], Any], list[str], int, str]] = {
     "no source": (nothing, ["fit"], 2, "(?i)source"),
     "parameter out of range": (rows, ["fit", "rows.npy", "--n-epochs", "0"], 2, "--n-epochs should be"),
     "parameter of the wrong type": (rows, ["fit", "rows.npy", "--learning-rate", "fast"], 2, "--learning-rate should be"),
+    "unknown model": (rows, ["fit", "rows.npy", "--model", "kmeans"], 2, "--model should be diva or dec"),
+    "flag of another model": (rows, ["fit", "rows.npy", "--n-clusters", "3"], 2, "the model diva. .* --model dec"),
+    "flag that dec does not take": (rows, ["fit", "rows.npy", "--model", "dec", "--n-laps", "3"], 2, "the model dec"),
+    "flag of an earlier version": (rows, ["fit", "rows.npy", "--sharpening", "0"], 2, "called --self-training now"),
+    "config of an earlier version": (
+        rows_and("p.toml", "sharpening = 0.1"),
+        ["fit", "rows.npy", "-c", "p.toml"],
+        2,
+        "self_training",
+    ),
     "unknown preset": (rows, ["fit", "rows.npy", "--preset", "pictures"], 2, "images"),
     "images preset for rows": (rows, ["fit", "rows.npy", "--preset", "images"], 1, "rows"),
     "image size not divisible by 4": (rows, ["fit", "rows.npy", "--image-size", "30,30"], 2, "divisible by 4"),

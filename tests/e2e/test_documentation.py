@@ -20,9 +20,10 @@ from typer.testing import CliRunner
 import diva.data.datasets.load
 import diva.metrics
 import diva.mixture.estimator
+import diva.models.config
 import diva.models.diva
-import diva.models.recipes
-import diva.partition.grouping
+import diva.partition.hierarchy
+import diva.partition.walk
 from diva.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -36,8 +37,8 @@ HOME = "/home/me"  # stands for wherever the reader is
 def short_fits(monkeypatch):
     digits = load_digits()
     few = Bunch(images=digits.images[:300], target=digits.target[:300])
-    monkeypatch.setattr(diva.models.recipes, "MIN_EPOCHS", 3)
-    monkeypatch.setattr(diva.models.recipes, "MIN_STEPS", 1)
+    monkeypatch.setattr(diva.models.config, "MIN_EPOCHS", 3)
+    monkeypatch.setattr(diva.models.config, "MIN_STEPS", 1)
     monkeypatch.setattr(diva.data.datasets.load, "load_digits", lambda: few)
     monkeypatch.setenv("COLUMNS", "200")
 
@@ -101,7 +102,9 @@ def test_the_page_of_commands_is_up_to_date():
 
 
 @pytest.mark.parametrize(
-    "module", [diva.models.diva, diva.mixture.estimator, diva.metrics, diva.partition.grouping], ids=lambda m: m.__name__
+    "module",
+    [diva.models.diva, diva.mixture.estimator, diva.metrics, diva.partition.hierarchy, diva.partition.walk],
+    ids=lambda m: m.__name__,
 )
 def test_docstring_examples(module):
     outcome = doctest.testmod(module)

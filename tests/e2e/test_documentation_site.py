@@ -38,5 +38,5 @@ def test_pages_load_nothing_from_elsewhere(site):
 
 def test_the_reference_has_the_public_names(site):
     documented = set(re.findall(r'<h3 id="?(diva[\w.]*)', (site / "api.html").read_text()))
-    assert {"diva.DIVA", "diva.DPMixture", "diva.load", "diva.partition.grouping.Hierarchy"} <= documented
+    assert {"diva.DIVA", "diva.DPMixture", "diva.load", "diva.partition.hierarchy.Hierarchy"} <= documented
     assert {"diva.data.open_path", "diva.data.load_dataset", "diva.report.write_report"} <= documented

@@ -13,9 +13,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 from diva import DIVA
-from diva.data import ArraySource
+from diva.data import ArraySource, LoadedData
 from diva.report import write_report
-from diva.runs.summarize import DataFacts, summarize
+from diva.runs.summarize import summarize
 
 websocket = pytest.importorskip("websocket", reason="driving a browser needs websocket-client")
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -131,7 +131,7 @@ def report(request, tmp_path_factory):
         warnings.simplefilter("ignore")
         model = DIVA(run_dir=run, n_epochs=4, random_state=0, **params).fit(X)
     labels = digits.target[:250]
-    summarize(model, ArraySource(X), DataFacts("<digits>", labels)).save(run)
+    summarize(model, LoadedData(ArraySource(X), labels, name="<digits>")).save(run)
     return write_report(run, projection="pca")
 
 

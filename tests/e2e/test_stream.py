@@ -23,7 +23,9 @@ from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 import diva
-from diva.cli import app, runs
+from diva.cli import _runs as runs
+from diva.cli import app
+from diva.models import base
 from diva.runs.archive import read_archive
 from diva.runs.folder import RunFolder
 from diva.runs.stream_log import read_commit
@@ -41,6 +43,7 @@ HERE = str(Path(__file__).parent)
 SCRIPT = """
 import json, os, sys
 import torch
+sys.path.insert(0, sys.argv[1])
 from sudden_death import die_at
 torch.set_num_threads(1)
 from diva.cli import app
@@ -62,9 +65,12 @@ class Nursery:
     """A process that has imported everything and forks a child for every command: faster than new processes."""
 
     def __enter__(self):
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": HERE}  # for sudden_death
         self.process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", SCRIPT, HERE],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         return self
 
@@ -272,6 +278,21 @@ def test_fewer_checkpoints_give_the_same_model(place, undisturbed):
     assert Path("answers.jsonl").read_bytes() == (undisturbed / "answers.jsonl").read_bytes()
 
 
+@pytest.mark.parametrize("options", [[], ["--predict-only"]])
+@pytest.mark.parametrize("answers", [[], ["--predictions", "answers.jsonl"]])
+def test_a_batch_is_encoded_once(place, monkeypatch, options, answers):
+    encoded, encode = [], base.encode
+
+    def counted(network: Any, samples: Any, *others: Any) -> Any:
+        encoded.append(len(samples))
+        return encode(network, samples, *others)
+
+    monkeypatch.setattr(base, "encode", counted)
+    assert run("stream", "run", "incoming", *BATCHES, *options, *answers).exit_code == 0
+    assert not any(event.get("learnt") for event in events(Path("run/stream-predictions" if options else "run/stream")))
+    assert encoded == [20] * 9 + [10]
+
+
 # --- lines
 
 
@@ -304,10 +325,10 @@ def test_lines_that_cannot_be_used(place):
 
 def test_fields_are_taken_by_the_names_of_the_columns(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    table = pd.DataFrame(KNOWN[:, 18:22], columns=["a", "b", "c", "d"]).assign(kind="k")
+    table = pd.DataFrame(KNOWN[:, 18:22], columns=["a", "b", "c", "d"]).assign(species="k")
     table.to_csv("table.csv", index=False)
-    assert run("fit", "table.csv", "--label-column", "kind", "--out", "run", *TINY).exit_code == 0
-    mixed = table[["c", "kind", "a", "d", "b"]]
+    assert run("fit", "table.csv", "--label-column", "species", "--out", "run", *TINY).exit_code == 0
+    mixed = table[["c", "species", "a", "d", "b"]]
     text = mixed.to_json(orient="records", lines=True)
     result = run("stream", "run", "-", "--predict-only", "--predictions", "lines.jsonl", input=text)
     assert result.exit_code == 0, result.output

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from diva.mixture.gaussian import GaussianFamily
-from diva.mixture.local import MEMBER_ABOVE, View, summarize
+from diva.mixture.local import MEMBER_ABOVE, LocalStep, summarize
 from diva.mixture.moves import MoveRecord
 from diva.mixture.moves.base import Candidate
 from diva.mixture.stats import SuffStats, add_up
@@ -31,8 +31,8 @@ class Recorder:
         self.batches: list[Tensor] = []
         self._current: list[Tensor] = []
 
-    def observe(self, view: View) -> None:
-        self._current.append(view.log_resp.double())
+    def observe(self, step: LocalStep) -> None:
+        self._current.append(step.log_resp.double())
 
     def end_batch(self) -> None:
         self.batches.append(torch.cat(self._current))

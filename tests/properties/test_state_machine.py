@@ -15,7 +15,7 @@ from diva.mixture.bound import elbo
 from diva.mixture.gaussian import make_family
 from diva.mixture.laps import assign_lap
 from diva.mixture.local import visit
-from diva.mixture.moves import Agenda, Birth, Delete, Merge, Shuffle
+from diva.mixture.moves import Birth, Delete, Merge, MoveMemory, Shuffle
 from diva.mixture.moves.base import try_candidates
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import add_up
@@ -47,7 +47,7 @@ class MixtureMachine(RuleBasedStateMachine):
         zeros = torch.zeros(dim, dtype=torch.float64)
         family = make_family(covariance_type, m0=zeros, variance=zeros + 0.1)
         self.data, self.rng = data, np.random.default_rng(data.draw(seeds))
-        self.agenda = Agenda(restlessness=-1.0)  # nothing ever rests
+        self.memory = MoveMemory(cool_down=-1.0)  # nothing is ever held back
         self.blocks, ids = data.draw(data_sets(dim)), tuple(range(k))
         parts = [Part.of(b, ids, data.draw(responsibilities(len(b.z), k)).log()) for b in self.blocks]
         self.shadow = Shadow(family, parts)
@@ -63,7 +63,7 @@ class MixtureMachine(RuleBasedStateMachine):
 
     @rule(names=some_moves)
     def do_a_lap(self, names):
-        studies = [MOVES[name].study(self.state, self.agenda, self.rng) for name in names]
+        studies = [MOVES[name].study(self.state, self.memory, self.rng) for name in names]
         for number in range(len(self.blocks)):
             self.visit(number, studies)
         self.try_moves(studies)
@@ -81,9 +81,9 @@ class MixtureMachine(RuleBasedStateMachine):
     def go_on_with_new_data(self, names, far):
         """What was present is past; the bound, now of more data, may start anywhere."""
         self.blocks = [MemoryBlock(b.z + far, b.weights) for b in self.data.draw(data_sets(self.state.family.dim))]
-        self.agenda = Agenda(restlessness=-1.0)
+        self.memory = MoveMemory(cool_down=-1.0)
         before = self.state.with_memo_as_past()
-        studies = [MOVES[name].study(before, self.agenda, self.rng) for name in names]
+        studies = [MOVES[name].study(before, self.memory, self.rng) for name in names]
         recorder = Recorder()
         self.state = assign_lap(before, self.blocks, [*studies, recorder])
         parts = [Part.of(b, before.ids, log_resp) for b, log_resp in zip(self.blocks, recorder.batches, strict=True)]
@@ -105,7 +105,7 @@ class MixtureMachine(RuleBasedStateMachine):
         for study in studies:
             for candidate in study.end_lap():
                 before = self.state
-                after, records = try_candidates(before, [candidate], self.agenda, changed)
+                after, records = try_candidates(before, [candidate], self.memory, changed)
                 if not records:  # stale, or nothing to propose
                     assert after is before
                     continue

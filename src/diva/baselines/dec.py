@@ -42,8 +42,6 @@ class DECConfig(TrainingConfig):
         (500, 500, 2000), LAYERS, help="Layers of the encoder; the decoder is its mirror image."
     )
     batch_size: int = parameter(256, Whole(), help="Samples in a step of the optimizer.")
-    learning_rate: float = parameter(1e-3, Number(), help="Of Adam, while the auto-encoder is trained.")
-    weight_decay: float = parameter(0.0, Number(0), help="Of Adam, while the auto-encoder is trained.")
     n_epochs: int = parameter(150, Whole(), help="Passes over the data in all.")
     layer_share: float = parameter(0.2, Number(0, 1), help="Share of the epochs that train one layer at a time.")
     whole_share: float = parameter(0.4, Number(0, 1), help="Share of the epochs that train the whole auto-encoder.")
@@ -54,53 +52,43 @@ class DECConfig(TrainingConfig):
 
 
 class StackedAutoEncoder(nn.Module):
-    """Encoder, its mirror image, and the centres of the clusters."""
+    """Encoder, its mirror image, and the centres of the clusters; codes and reconstructions are linear."""
 
     def __init__(self, input_shape: tuple[int, ...], config: DECConfig) -> None:
         super().__init__()
-        sizes = [math.prod(input_shape), *config.hidden_sizes, config.latent_dim]
-        self.input_shape = input_shape
-        self.encoder = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        self.decoder = nn.ModuleList(nn.Linear(b, a) for a, b in pairwise(sizes))  # of the same layer, not yet mirrored
+        pairs = list(pairwise([math.prod(input_shape), *config.hidden_sizes, config.latent_dim]))
+        ends = [nn.Identity() if pair is pairs[-1] else nn.ReLU() for pair in pairs]
+        starts = [nn.Identity() if pair is pairs[0] else nn.ReLU() for pair in pairs]
+        self.encoder = nn.ModuleList(nn.Sequential(nn.Linear(a, b), end) for (a, b), end in zip(pairs, ends, strict=True))
+        self.decoder = nn.ModuleList(nn.Sequential(nn.Linear(b, a), end) for (a, b), end in zip(pairs, starts, strict=True))
         self.centres = nn.Parameter(torch.zeros(config.n_clusters, config.latent_dim))
         self.unit = nn.Buffer(torch.ones(()))
+        self.input_shape, self.lowest = input_shape, -1.0 if len(input_shape) == 3 else 0.0
 
     def enter(self, x: Tensor) -> Tensor:
         """Rows of a mean square of 1, as DEC expects them; the darkest number of an image is 0."""
-        return (x.flatten(1) + (1.0 if len(self.input_shape) == 3 else 0.0)) / self.unit
-
-    def up(self, hidden: Tensor, layer: int) -> Tensor:
-        """One layer of the encoder; the code is linear."""
-        out: Tensor = self.encoder[layer](hidden)
-        return out if layer == len(self.encoder) - 1 else functional.relu(out)
-
-    def down(self, hidden: Tensor, layer: int) -> Tensor:
-        """The layer's mirror image; the reconstruction is linear."""
-        out: Tensor = self.decoder[layer](hidden)
-        return out if layer == 0 else functional.relu(out)
+        return (x.flatten(1) - self.lowest) / self.unit
 
     def encode(self, x: Tensor) -> Tensor:
         """Codes (n, D)."""
         hidden = self.enter(x)
-        for layer in range(len(self.encoder)):
-            hidden = self.up(hidden, layer)
+        for layer in self.encoder:
+            hidden = layer(hidden)
         return hidden
 
     def decode(self, z: Tensor) -> Tensor:
         """Samples, in the shape of the input."""
-        for layer in reversed(range(len(self.decoder))):
-            z = self.down(z, layer)
-        x = z * self.unit - (1.0 if len(self.input_shape) == 3 else 0.0)
-        return x.reshape(-1, *self.input_shape)
-
-    def soft_assignment(self, z: Tensor) -> Tensor:
-        """Equation 1: q_ij, Student's t with one degree of freedom, (n, K)."""
-        kernel = self.kernel(z)
-        return kernel / kernel.sum(1, keepdim=True)
+        for layer in reversed(self.decoder):
+            z = layer(z)
+        return (z * self.unit + self.lowest).reshape(-1, *self.input_shape)
 
     def kernel(self, z: Tensor) -> Tensor:
-        """Similarity of codes and centres, (n, K)."""
+        """Similarity of codes and centres by Student's t with one degree of freedom, (n, K)."""
         return 1 / (1 + (z.unsqueeze(1) - self.centres).square().sum(2))
+
+    def soft_assignment(self, z: Tensor) -> Tensor:
+        """Equation 1: q_ij, (n, K)."""
+        return functional.normalize(self.kernel(z), p=1.0, dim=1)
 
 
 class EmbeddedClustering:
@@ -126,11 +114,10 @@ class EmbeddedClustering:
             state.optimizer = torch.optim.SGD(state.network.parameters(), lr=self.config.cluster_learning_rate, momentum=0.9)
         with torch.no_grad():
             q = state.network.soft_assignment(z.to(self.device)).cpu()
-        weight = q**2 / q.sum(0)  # equation 3
-        labels = q.argmax(1)
+        target, labels = functional.normalize(q**2 / q.sum(0), p=1.0, dim=1), q.argmax(1)  # equation 3
         if "labels" in state.buffers and (labels != state.buffers["labels"]).float().mean() < self.config.tolerance:
             state.position = self.n_epochs - 1  # this epoch is the last
-        state.buffers = {"target": weight / weight.sum(1, keepdim=True), "labels": labels}
+        state.buffers = {"target": target, "labels": labels}
 
     def batches(self, state: TrainState) -> Sequence[Batch]:
         """All samples in random order."""
@@ -147,10 +134,10 @@ class EmbeddedClustering:
             layer = state.position * self.n_layers // self.n_layerwise
             hidden = net.enter(x)
             with torch.no_grad():
-                for below in range(layer):
-                    hidden = net.up(hidden, below)
-            code = functional.dropout(net.up(functional.dropout(hidden, self.config.dropout), layer), self.config.dropout)
-            error = functional.mse_loss(net.down(code, layer), hidden)
+                for below in net.encoder[:layer]:
+                    hidden = below(hidden)
+            code = net.encoder[layer](functional.dropout(hidden, self.config.dropout))
+            error = functional.mse_loss(net.decoder[layer](functional.dropout(code, self.config.dropout)), hidden)
         else:
             error = functional.mse_loss(net.enter(net.decode(net.encode(x))), net.enter(x))
         return Loss(error, {"reconstruction": error})
@@ -159,11 +146,10 @@ class EmbeddedClustering:
         """Nothing but the record."""
         ends = {"layers": self.n_layerwise, "auto-encoder": self.n_pretraining, "clustering": self.n_epochs}
         phase = next(name for name, end in ends.items() if state.position < end)
-        k = self.config.n_clusters if phase == "clustering" else 0
-        terms: dict[str, Any] = dict(means)
-        return EpochRecord(epoch=state.epoch, phase=phase, n_components=k, n_clusters=k or None, **terms)
+        found: dict[str, Any] = {**means, "n_clusters": self.config.n_clusters if phase == "clustering" else None}
+        return EpochRecord(epoch=state.epoch, phase=phase, **found)
 
-    def stop_early(self, state: TrainState, record: EpochRecord) -> None:
+    def stop_early(self, state: TrainState, record: EpochRecord) -> None:  # noqa: ARG002  # asked of every model
         """End the phase."""
         state.position = self.n_pretraining if state.position < self.n_pretraining else self.n_epochs
 
@@ -176,13 +162,13 @@ class DEC(DeepClusterer):
     config_: DECConfig
     network_: StackedAutoEncoder
 
-    def _resolve(self, is_image: bool, n_samples: int) -> DECConfig:
+    def _resolve(self, is_image: bool, n_samples: int) -> DECConfig:  # noqa: ARG002  # asked of every model
         return values_of(self, DECConfig)
 
     def _make_network(self) -> StackedAutoEncoder:
         return StackedAutoEncoder(self.pipeline_.scaling.input_shape, self.config_)
 
-    def _make_objective(self, samples: Samples, validation: Samples | None) -> EmbeddedClustering:
+    def _make_objective(self, samples: Samples, validation: Samples | None) -> EmbeddedClustering:  # noqa: ARG002  # asked of every model
         if len(samples) < self.config_.n_clusters:
             raise ValueError(f"n_clusters={self.config_.n_clusters} needs as many samples, got {len(samples)}.")
         return EmbeddedClustering(self.config_, samples, self._device())
@@ -207,8 +193,8 @@ class DEC(DeepClusterer):
             kernel = self.network_.kernel(codes.mean.to(self.network_.centres)).double().cpu()
         positions, scores = kernel.argmax(1).numpy(), kernel.sum(1).log().numpy()
         novel = scores < getattr(self, "novelty_threshold_", -np.inf)
-        probabilities = (kernel / kernel.sum(1, keepdim=True)).numpy()
-        return Assignment(codes.mean.numpy(), probabilities, positions, positions, scores, novel)
+        proba = functional.normalize(kernel, p=1.0, dim=1).numpy()
+        return Assignment(codes.mean.numpy(), proba, positions, positions, scores, novel)
 
     def _to_document(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         return {"novelty_threshold": self.novelty_threshold_}, {"labels": torch.from_numpy(self.labels_)}

@@ -6,8 +6,13 @@ from typing import Annotated
 
 import typer
 
-from diva.cli import asking, learning, streaming
 from diva.cli.data import data_app
+from diva.cli.fit import fit
+from diva.cli.predict import predict
+from diva.cli.report import report
+from diva.cli.resume import resume
+from diva.cli.sample import sample
+from diva.cli.stream import stream
 from diva.version import __version__
 
 app = typer.Typer(
@@ -44,12 +49,8 @@ def start(
     """
 
 
-app.command()(learning.fit)
-app.command()(learning.resume)
-app.command()(streaming.stream)
-app.command()(asking.predict)
-app.command()(asking.sample)
-app.command()(asking.report)
+for command in (fit, resume, stream, predict, sample, report):
+    app.command()(command)
 app.add_typer(data_app, name="data")
 
 

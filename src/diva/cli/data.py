@@ -25,7 +25,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from diva.cli.errors import for_people
+from diva.cli._errors import for_people
 from diva.data import check_dataset, dataset_info, get_dataset, list_datasets
 from diva.data.datasets.features import extract_features, load_encoder, open_images, write_features
 from diva.data.formats.labels import number_classes, read_labels

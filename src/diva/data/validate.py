@@ -18,6 +18,7 @@ from diva.data.formats.objects import check_frame, source_from_object
 from diva.data.formats.paths import open_path
 from diva.data.sources import ArraySource, DatasetSource, Source
 
+DTYPES = [np.float64, np.float32, np.uint8]  # others are converted to the first
 HIGHEST = 1e30  # beyond, squares overflow in float32
 
 
@@ -131,14 +132,7 @@ def _open_rows(estimator: Any, X: Any, n_least: int, reset: bool) -> Source:
     if isinstance(X, np.memmap) and X.ndim == 2 and X.dtype.kind in "fui" and len(X) > 1:
         validate_data(estimator, np.array(X[:1]), reset=reset, ensure_all_finite=False)
     else:
-        X = validate_data(
-            estimator,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32, np.uint8],
-            ensure_all_finite=False,
-            ensure_min_samples=n_least,
-        )
+        X = validate_data(estimator, X, reset=reset, dtype=DTYPES, ensure_all_finite=False, ensure_min_samples=n_least)
     return ArraySource(X)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -16,61 +16,37 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from diva.checks import plain_param
 from diva.data import ArrayBatches, ReiterableBatches, Rows, is_batch_source, to_numpy
 from diva.exceptions import DataChangedError, InterruptedFitWarning
 from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
-from diva.mixture.model import Level, MixtureModel
+from diva.mixture.model import Level, MixtureModel, check_component_labels
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import MixtureOptions, make_generator
 from diva.mixture.standardize import Measurement, measure
-from diva.mixture.warm_start import ClusterStarts
-from diva.partition.grouping import Hierarchy, Walk, group, group_as
+from diva.parameters import Flag, Seed, check_parameters, parameter, plain, takes, values_of
+from diva.partition.hierarchy import Hierarchy, group, group_as
+from diva.partition.walk import Walk
 from diva.runs.archive import Archive, write_archive
 
 
+@dataclass(frozen=True)
+class FitParameters:
+    """Fitting."""
+
+    warm_start: bool = parameter(False, Flag(), help="Whether fit starts from the components of the fit before.")
+    random_state: Any = parameter(
+        None, Seed(), help="Same seed, data, machine and number of threads: same numbers, bit for bit."
+    )
+    verbose: bool = parameter(False, Flag(), help="Print a line for every lap.")
+
+
+@takes(MixtureOptions, FitParameters)
 class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Dirichlet process mixture of Gaussians that finds the number of components by itself.
 
     Memoized online variational Bayes with births, merges and deletions, each accepted only if the evidence lower bound on all
     data rises. Works on arrays, memory-mapped files and any re-iterable of batches; memory does not grow with the data.
-
-    Parameters
-    ----------
-    concentration : float, default=5.0
-        Of the Dirichlet process; more of it expects more components.
-    covariance_type : {"full", "diag"}, default="full"
-        Shape of a component.
-    covariance_scale : float, default=0.1
-        Expected variance of a component, as a share of the variance of the first data.
-    mean_precision : float, default=1e-4
-        How many samples the prior mean, that of the first data, is worth.
-    degrees_of_freedom : float, optional
-        Of the precision; the number of features plus 2 by default.
-    max_components : int, default=200
-        A guard, not a guess: a fit that reaches it warns.
-    max_laps : int, default=100
-        Passes over the data at most.
-    tol : float, default=1e-4
-        The fit has converged when no move is left to try and a lap raises the bound by less than this per sample.
-    births, merges, deletes, shuffles : bool, default=True
-        Which moves to use; turned off for ablations.
-    grouping : {None, "walk"}, default=None
-        "walk" groups components that samples wander between into clusters: what a Gaussian mixture cuts into pieces, a curved
-        class for instance, becomes one cluster again. None makes every component a cluster.
-    resolution : "auto" or float, default="auto"
-        Of the grouping; "auto" chooses it by stability, larger values give more clusters.
-    batch_size : int, optional
-        Rows of one batch of the memo; chosen from the data by default.
-    warm_start : bool, default=False
-        Whether ``fit`` starts from the components of the fit before.
-    device : str, default="cpu"
-        Where to compute, as torch names it, or "auto".
-    random_state : int, RandomState or None, default=None
-        Same seed, data, machine and number of threads: same numbers, bit for bit.
-    verbose : bool, default=False
-        Print a line for every lap.
 
     Attributes
     ----------
@@ -114,55 +90,22 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     array([ True])
     """
 
+    random_state: Any
     mixture_: MixtureModel
     hierarchy_: Hierarchy | None
 
-    def __init__(
-        self,
-        concentration: float = 5.0,
-        *,
-        covariance_type: str = "full",
-        covariance_scale: float = 0.1,
-        mean_precision: float = 1e-4,
-        degrees_of_freedom: float | None = None,
-        max_components: int = 200,
-        max_laps: int = 100,
-        tol: float = 1e-4,
-        births: bool = True,
-        merges: bool = True,
-        deletes: bool = True,
-        shuffles: bool = True,
-        grouping: str | None = None,
-        resolution: float | Literal["auto"] = "auto",
-        batch_size: int | None = None,
-        warm_start: bool = False,
-        device: str = "cpu",
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.concentration = concentration
-        self.covariance_type = covariance_type
-        self.covariance_scale = covariance_scale
-        self.mean_precision = mean_precision
-        self.degrees_of_freedom = degrees_of_freedom
-        self.max_components = max_components
-        self.max_laps = max_laps
-        self.tol = tol
-        self.births = births
-        self.merges = merges
-        self.deletes = deletes
-        self.shuffles = shuffles
-        self.grouping = grouping
-        self.resolution = resolution
-        self.batch_size = batch_size
-        self.warm_start = warm_start
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    if TYPE_CHECKING:  # made by `takes`
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    @property
+    def options(self) -> MixtureOptions:
+        """What a fit needs to know."""
+        return values_of(self, MixtureOptions)
 
     # --- fitting
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
         """Fit the mixture to data, forgetting any fit before.
 
         Parameters
@@ -173,8 +116,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         sample_weight : array-like of shape (n_samples,), optional
             Only with an array.
         """
-        self._check_params()
-        warm = self.warm_start and hasattr(self, "mixture_")
+        check_parameters(self)
+        warm = values_of(self, FitParameters).warm_start and hasattr(self, "mixture_")
         source = self._source(X, sample_weight, reset=not warm)
         rng = make_generator(self.random_state)
         measured = measure(source)
@@ -193,7 +136,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         if not hasattr(self, "mixture_"):
             return self.fit(X, y, sample_weight)
-        self._check_params()
+        check_parameters(self)
         source = self._source(X, sample_weight, reset=False)
         measured = measure(source)
         before = self._checked_start(measured)  # the prior and its standardization stay
@@ -212,7 +155,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         labels : array-like of int, shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), optional
         """
-        self._check_params()
+        check_parameters(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         labels = np.asarray(labels)
         if labels.shape != (len(X),):
@@ -223,8 +166,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         rng = make_generator(self.random_state)
-        base = self._start(measure(ArrayBatches(X, weights, self.batch_size)))
-        return self._store(fit_within_clusters(base, ClusterStarts(0), X, labels, weights, rng))
+        base = self._start(measure(ArrayBatches(X, weights, self.options.batch_size))).with_next_id(0)  # only its prior is used
+        return self._store(fit_within_clusters(base, {}, X, labels, weights, rng))
 
     def regroup(self, walk: Walk, *, keep_clusters: bool = False) -> Self:
         """Group the components by another walk between them, for example that of augmented samples.
@@ -245,7 +188,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if keep_clusters:
             hierarchy = group_as(walk, mixture.cluster_of_component())
         else:
-            hierarchy = group(walk, self.resolution, make_generator(self.random_state))
+            hierarchy = group(walk, self.options.resolution, make_generator(self.random_state))
         return self._store(Fitted(mixture.with_hierarchy(hierarchy), self.component_labels_))
 
     def _fit_from(
@@ -257,7 +200,9 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         named_after: MixtureModel | None = None,
     ) -> Self:
         try:
-            fitted = fit_from(start, source, measured.n_rows, rng, on_lap=_print_lap if self.verbose else None)
+            fitted = fit_from(
+                start, source, measured.n_rows, rng, on_lap=_print_lap if values_of(self, FitParameters).verbose else None
+            )
         except KeyboardInterrupt:
             if not hasattr(self, "mixture_"):
                 raise
@@ -265,7 +210,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             return self
         if fitted.unfinished:
             warnings.warn(
-                f"The fit stopped after max_laps={self.max_laps} laps before it had converged. "
+                f"The fit stopped after max_laps={self.options.max_laps} laps before it had converged. "
                 "Raise max_laps, or tol if this is good enough.",
                 ConvergenceWarning,
                 stacklevel=3,
@@ -279,18 +224,18 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         n_features = len(measured.standardization.mean)
         if n_features != self.n_features_in_:
             raise DataChangedError(f"The source had {self.n_features_in_} features at first and has {n_features} now.")
-        return MixtureModel.start(measured.standardization, self._options())
+        return MixtureModel.start(measured.standardization, self.options)
 
     def _checked_start(self, measured: Measurement) -> MixtureModel:
         """The mixture as it is, if it can go on with some data."""
         fitted = self.mixture_.state.family.covariance_type
-        if self.covariance_type != fitted:
+        if self.options.covariance_type != fitted:
             raise ValueError(
-                f"The components were fitted with covariance_type={fitted!r} and cannot go on with {self.covariance_type!r}. "
+                f"The components were fitted with covariance_type={fitted!r} and not {self.options.covariance_type!r}. "
                 "Set it back, or fit anew with warm_start=False."
             )
         measured.check_within_reach_of(self.mixture_.standardization)
-        return replace(self.mixture_, options=self._options())
+        return replace(self.mixture_, options=self.options)
 
     def _store(self, fitted: Fitted) -> Self:
         """Set the fitted attributes."""
@@ -339,17 +284,12 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.mixture_.score_samples(self._source(X, reset=False))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002  # scikit-learn's signature
         """Mean log density of the samples."""
         return float(self.score_samples(X).mean())
 
     def sample(
-        self,
-        n_samples: int = 1,
-        *,
-        component: int | None = None,
-        cluster: int | None = None,
-        random_state: Any = None,
+        self, n_samples: int = 1, *, component: int | None = None, cluster: int | None = None, random_state: Any = None
     ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Draw new samples.
 
@@ -377,7 +317,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Write the fitted model to one file; ``diva.load`` reads it back."""
         check_is_fitted(self)
         document, tensors = self.mixture_.to_archive()
-        document["params"] = {name: plain_param(value) for name, value in self.get_params().items()}
+        document["params"] = {name: plain(value) for name, value in self.get_params().items()}
         document["params"]["covariance_type"] = document["family"]
         document["feature_names"] = [str(n) for n in getattr(self, "feature_names_in_", ())]
         tensors["component_labels"] = torch.from_numpy(self.component_labels_)
@@ -389,13 +329,15 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         document = archive.document
         mixture = MixtureModel.from_archive(document, archive.tensors)
         model = cls(**document["params"])
-        model._check_params()
+        check_parameters(model)
         model.n_features_in_ = mixture.n_features
         if names := document["feature_names"]:
             if len(names) != model.n_features_in_ or not all(isinstance(name, str) for name in names):
                 raise ValueError("there should be one name for each feature")
             model.feature_names_in_ = np.array(names, dtype=object)
-        return model._store(Fitted(mixture, archive.tensors["component_labels"].numpy()))
+        labels = archive.tensors["component_labels"].numpy()
+        check_component_labels(labels, mixture.n_components)
+        return cls._store(model, Fitted(mixture, labels))
 
     # --- data and parameters
 
@@ -418,21 +360,10 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=not reset)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return ArrayBatches(X, sample_weight, self.batch_size)
+        return ArrayBatches(X, sample_weight, self.options.batch_size)
 
     def _check_head(self, X: NDArray[Any], reset: bool) -> None:
         validate_data(self, np.array(X[:1]), reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
-
-    def _options(self) -> MixtureOptions:
-        names = (field.name for field in fields(MixtureOptions) if field.name != "seed")
-        return MixtureOptions(**{name: getattr(self, name) for name in names})
-
-    def _check_params(self) -> None:
-        self._options().check()
-        for name in ("warm_start", "verbose"):
-            if not isinstance(getattr(self, name), bool | np.bool_ | int):
-                raise ValueError(f"{name} should be True or False, got {getattr(self, name)!r}.")
-        check_random_state(self.random_state)
 
 
 def _print_lap(record: LapRecord, moves: Sequence[MoveRecord]) -> None:

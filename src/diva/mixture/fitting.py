@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -21,8 +21,8 @@ from diva.mixture.options import MixtureOptions
 from diva.mixture.standardize import Standardization, StandardizedBatches, measure
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import concat
-from diva.mixture.warm_start import ClusterStarts
-from diva.partition.grouping import Walk, group, group_as, neighbour_walk
+from diva.partition.hierarchy import group, group_as
+from diva.partition.walk import Walk, neighbour_walk
 from diva.threads import one_thread
 
 WALK_SAMPLES = 10_000
@@ -30,20 +30,11 @@ MOST_LAPS = 1000  # of the history that are kept: streams have no end
 
 
 class Fitted(NamedTuple):
-    """Outcome of a fit.
-
-    Attributes
-    ----------
-    model : MixtureModel
-    labels : array of int, shape (n,)
-        Component of each row, by its position.
-    unfinished : bool
-        Whether laps ended before they had converged.
-    """
+    """Outcome of a fit."""
 
     model: MixtureModel
-    labels: NDArray[np.int64]
-    unfinished: bool = False
+    labels: NDArray[np.int64]  # (n,): component of each row, by its position
+    unfinished: bool = False  # whether laps ended before they had converged
 
 
 def start_on(
@@ -54,12 +45,10 @@ def start_on(
     return MixtureModel.start(measured.standardization, options, first_id)
 
 
-def fit_codes(
-    start: MixtureModel, codes: NDArray[Any], weights: NDArray[np.float64] | None = None, rng: np.random.Generator | None = None
-) -> MixtureModel:
-    """Fit a mixture to codes (n, D), from the components of a model; chance is that of its options by default."""
+def fit_codes(start: MixtureModel, codes: NDArray[Any], weights: NDArray[np.float64] | None = None) -> MixtureModel:
+    """Fit a mixture to codes (n, D), from the components of a model."""
     source = ArrayBatches(codes, weights, start.options.batch_size)
-    return fit_from(start, source, len(codes), start.options.generator() if rng is None else rng).model
+    return fit_from(start, source, len(codes), start.options.generator()).model
 
 
 def continue_fit(before: MixtureModel, codes: NDArray[Any], *, births: bool = True) -> MixtureModel:
@@ -121,7 +110,7 @@ def fit_from(
 @one_thread()
 def fit_within_clusters(
     base: MixtureModel,
-    starts: ClusterStarts,
+    starts: Mapping[Any, MixtureState],
     codes: NDArray[Any],
     labels: NDArray[Any],
     weights: NDArray[np.float64] | None,
@@ -132,8 +121,9 @@ def fit_within_clusters(
     Parameters
     ----------
     base : MixtureModel
-        Its prior, standardization, options and records are those of the whole.
-    starts : ClusterStarts
+        Its prior, standardization, options, records and next free id are those of the whole.
+    starts : mapping of cluster to MixtureState
+        A cluster that is not in it starts with one component that has seen nothing.
     codes : array of shape (n, D)
     labels : array of shape (n,)
         Cluster of each code.
@@ -143,10 +133,10 @@ def fit_within_clusters(
     options, prior = base.options, base.state
     parts: list[MixtureState] = []
     clusters: list[int] = []
-    model, next_id = base, starts.next_id
-    names = np.union1d(labels, np.array(list(starts.states), dtype=labels.dtype)).tolist()
+    model, next_id = base, prior.next_id
+    names = np.union1d(labels, np.array(list(starts), dtype=labels.dtype)).tolist()
     for number, name in enumerate(names):
-        part = starts.states.get(name)
+        part = starts.get(name)
         part = MixtureState.start(prior.family, prior.alpha, next_id) if part is None else replace(part, next_id=next_id)
         if (chosen := labels == name).any():
             rows = ArrayBatches(codes[chosen], None if weights is None else weights[chosen], options.batch_size)
@@ -162,7 +152,7 @@ def fit_within_clusters(
         clusters += [number] * part.n_components
     cluster_of = dict(zip((i for part in parts for i in part.ids), clusters, strict=True))
     state = _joined(parts)
-    seen_before = {i: m for part in starts.states.values() for i, m in zip(part.ids, part.past.counts.tolist(), strict=True)}
+    seen_before = {i: m for part in starts.values() for i, m in zip(part.ids, part.past.counts.tolist(), strict=True)}
     old_masses = np.array([seen_before.get(i, 0.0) for i in state.ids])
     known = np.array([cluster_of[i] for i in state.ids])
     source = ArrayBatches(codes, weights, options.batch_size)

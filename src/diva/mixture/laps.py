@@ -10,7 +10,7 @@ import numpy as np
 
 from diva.exceptions import BoundFellError, DataChangedError
 from diva.mixture.local import Block, InDouble, visit
-from diva.mixture.moves import Agenda, Birth, Delete, Merge, Move, MoveRecord, Shuffle
+from diva.mixture.moves import Birth, Delete, Merge, Move, MoveMemory, MoveRecord, Shuffle
 from diva.mixture.moves.base import Study, try_candidates
 from diva.mixture.state import MixtureState
 from diva.threads import one_thread
@@ -80,12 +80,12 @@ def revisit_lap(state: MixtureState, batches: Iterable[Block], studies: Sequence
     return state.refreshed()
 
 
-def try_moves(state: MixtureState, studies: Sequence[Study], agenda: Agenda) -> tuple[MixtureState, list[MoveRecord]]:
+def try_moves(state: MixtureState, studies: Sequence[Study], memory: MoveMemory) -> tuple[MixtureState, list[MoveRecord]]:
     """Try what the studies of a lap have learnt."""
     changed: set[int] = set()
     records: list[MoveRecord] = []
     for study in studies:
-        state, tried = try_candidates(state, study.end_lap(), agenda, changed)
+        state, tried = try_candidates(state, study.end_lap(), memory, changed)
         records += tried
     return state.refreshed(), records
 
@@ -141,14 +141,14 @@ def _fit_laps(
     on_lap: Callable[[LapRecord, Sequence[MoveRecord]], None] | None,
     first_lap: int,
 ) -> MixtureFit:
-    agenda = Agenda()
+    memory = MoveMemory()
     history: list[LapRecord] = []
     lineage: list[MoveRecord] = []
     state, converged, interrupted = init, False, False
     best = -math.inf
     try:
         for lap in range(first_lap, first_lap + max_laps):
-            studies = [move.study(state, agenda, rng) for move in moves]
+            studies = [move.study(state, memory, rng) for move in moves]
             if lap == first_lap:
                 state = assign_lap(state, batches, studies)
             else:
@@ -156,7 +156,7 @@ def _fit_laps(
                     break
                 state = revisit_lap(state, batches, studies)
                 _check_bound(state, best, lap)
-            state, records = try_moves(state, studies, agenda)
+            state, records = try_moves(state, studies, memory)
             accepted = [replace(r, lap=lap) for r in records if r.accepted]
             lineage += [r for r in accepted if r.move != "shuffle"]
             mass = max(float(state.total.counts.sum()), 1e-300)
@@ -174,7 +174,7 @@ def _fit_laps(
         state = state.refreshed()
     if any(isinstance(move, Shuffle) for move in moves):
         state = state.in_canonical_order()
-    return MixtureFit(state, tuple(history), tuple(lineage), converged, interrupted, agenda.crowded)
+    return MixtureFit(state, tuple(history), tuple(lineage), converged, interrupted, memory.crowded)
 
 
 def _lap_record(lap: int, state: MixtureState, mass: float, records: Sequence[MoveRecord]) -> LapRecord:

@@ -53,20 +53,13 @@ class DoubleBlock:
 
 
 @dataclass(frozen=True)
-class View:
-    """A few codes and what the mixture makes of them; the moves look at data through this.
+class LocalStep:
+    """A few codes and what the mixture makes of them; the moves look at data through this."""
 
-    Attributes
-    ----------
-    features : Tensor of shape (m, F)
-    log_resp, resp : Tensor of shape (m, K)
-    weights : Tensor of shape (m,) or None
-    """
-
-    features: Tensor
-    log_resp: Tensor
+    features: Tensor  # (m, F)
+    log_resp: Tensor  # (m, K)
     resp: Tensor
-    weights: Tensor | None
+    weights: Tensor | None  # (m,)
 
     @cached_property
     def neg_entropy(self) -> Tensor:
@@ -96,7 +89,7 @@ class Observer(Protocol):
         """Whether it needs views in float64."""
         ...
 
-    def observe(self, view: View) -> None:
+    def observe(self, step: LocalStep) -> None:
         """Take in one chunk."""
         ...
 
@@ -119,17 +112,17 @@ class Posterior:
         coef, offset = (t.to(features) for t in self.scores)
         return torch.addmm(offset, features, coef)
 
-    def view(self, z: Tensor, weights: Tensor | None = None) -> View:
+    def local_step(self, z: Tensor, weights: Tensor | None = None) -> LocalStep:
         """Do the local step on codes (m, D)."""
         if self.precise:
             z = z.double()
         features = self.family.features(z)
         log_resp = torch.log_softmax(self.log_scores(features), dim=1)
-        return View(features, log_resp, exp_of_log(log_resp), None if weights is None else weights.to(features.dtype))
+        return LocalStep(features, log_resp, exp_of_log(log_resp), None if weights is None else weights.to(features.dtype))
 
     def responsibilities(self, z: Tensor) -> Tensor:
         """Probability of each component for each code, (m, K)."""
-        return self.view(z).resp
+        return self.local_step(z).resp
 
     def chunk_rows(self) -> int:
         """How many rows keep features and responsibilities in cache."""
@@ -157,13 +150,13 @@ def visit(posterior: Posterior, block: Block, observers: Sequence[Observer] = ()
     )
     for z, weights in block.chunks(posterior.chunk_rows()):
         with threads_for(len(z) * family.n_features):
-            view = posterior.view(z, weights)
-            resp = view.weighted(view.resp)
+            step = posterior.local_step(z, weights)
+            resp = step.weighted(step.resp)
             counts += resp.sum(0)  # sums within a chunk may be float32, sums of chunks are float64
-            products += resp.T @ view.features
-            entropy -= view.weighted(view.neg_entropy).sum(0)
+            products += resp.T @ step.features
+            entropy -= step.weighted(step.neg_entropy).sum(0)
             for observer in observers:
-                observer.observe(view)
+                observer.observe(step)
     return family.stats(counts, products, entropy)
 
 

@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diva.checks import is_whole, resolve_device
 from diva.data import ArrayBatches, Rows
+from diva.devices import resolve_device
 from diva.mixture.laps import LapRecord
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import MixtureOptions
@@ -21,7 +21,8 @@ from diva.mixture.saving import mixture_from_archive, mixture_to_archive
 from diva.mixture.standardize import Standardization, StandardizedBatches
 from diva.mixture.state import MixtureState
 from diva.mixture.sticks import expected_weights, stick_posterior
-from diva.partition.grouping import Hierarchy
+from diva.parameters import is_whole
+from diva.partition.hierarchy import Hierarchy
 from diva.partition.matching import ClusterRecord, Naming
 from diva.runs.records import record_from_plain
 from diva.threads import one_thread, threads_for
@@ -32,52 +33,26 @@ DRAWS_EACH = 64  # of a component, to see which cluster it is in now
 
 
 class Draws(NamedTuple):
-    """Codes drawn from components.
+    """Codes drawn from components."""
 
-    Attributes
-    ----------
-    codes : array of shape (m, D)
-    components : array of int, shape (m,)
-        Position of the component of each draw.
-    weights : array of shape (m,)
-        Samples seen that each draw stands for.
-    """
-
-    codes: NDArray[Any]
-    components: NDArray[np.int64]
-    weights: NDArray[np.float64]
+    codes: NDArray[Any]  # (m, D)
+    components: NDArray[np.int64]  # (m,): position of the component of each draw
+    weights: NDArray[np.float64]  # (m,): samples seen that each draw stands for
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureModel:
-    """A fitted mixture: what it has learnt, and the names of its clusters; immutable, so that it can be shared.
+    """A fitted mixture: what it has learnt, and the names of its clusters; immutable, so that it can be shared."""
 
-    Attributes
-    ----------
-    state : MixtureState
-        Without data: what it has seen is past.
-    standardization : Standardization
-        Coordinates of the state.
-    options : MixtureOptions
-    naming : Naming
-        Permanent ids of the clusters, by position.
-    hierarchy : Hierarchy or None
-        Tree of components whose cut is the clusters; without one, every component is a cluster.
-    history : tuple of LapRecord
-    lineage : tuple of MoveRecord
-        Every accepted birth, merge and deletion.
-    cluster_lineage : tuple of ClusterRecord
-        Which clusters were born, split, merged or died after the first fit.
-    """
-
-    state: MixtureState
-    standardization: Standardization
+    state: MixtureState  # without data: what it has seen is past
+    standardization: Standardization  # coordinates of the state
     options: MixtureOptions
-    naming: Naming
+    naming: Naming  # permanent ids of the clusters, by position
+    # tree of components whose cut is the clusters; without one, every component is a cluster
     hierarchy: Hierarchy | None = None
     history: tuple[LapRecord, ...] = ()
-    lineage: tuple[MoveRecord, ...] = ()
-    cluster_lineage: tuple[ClusterRecord, ...] = ()
+    lineage: tuple[MoveRecord, ...] = ()  # every accepted birth, merge and deletion
+    cluster_lineage: tuple[ClusterRecord, ...] = ()  # which clusters were born, split, merged or died after the first fit
 
     @classmethod
     def start(cls, standardization: Standardization, options: MixtureOptions, first_id: int = 0) -> MixtureModel:
@@ -125,29 +100,24 @@ class MixtureModel:
     @cached_property
     def masses(self) -> NDArray[np.float64]:
         """Samples that each component has seen, (K,)."""
-        masses: NDArray[np.float64] = self.state.total.counts.cpu().numpy()
-        return masses
+        return np.asarray(self.state.total.counts.cpu())
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
         """Expected weight of each component, (K,); they sum to 1."""
-        expected = expected_weights(*stick_posterior(self.state.total.counts, self.state.alpha))[:-1]
-        weights: NDArray[np.float64] = (expected / expected.sum()).cpu().numpy()
-        return weights
+        weights = expected_weights(*stick_posterior(self.state.total.counts, self.state.alpha))[:-1]
+        return np.asarray((weights / weights.sum()).cpu())
 
     @cached_property
     def means(self) -> NDArray[np.float64]:
         """Mean of each component, (K, D)."""
-        means: NDArray[np.float64] = self.standardization.undo(self.state.family.means(self.state.total)).numpy()
-        return means
+        return np.asarray(self.standardization.undo(self.state.family.means(self.state.total)))
 
     @cached_property
     def covariances(self) -> NDArray[np.float64]:
         """Covariance of each component, (K, D, D), or its diagonal, (K, D)."""
         scale, covariances = self.standardization.scale, self.state.family.covariances(self.state.total).cpu()
-        square = scale**2 if covariances.ndim == 2 else torch.outer(scale, scale)
-        in_data_units: NDArray[np.float64] = (covariances * square).numpy()
-        return in_data_units
+        return np.asarray(covariances * (scale**2 if covariances.ndim == 2 else torch.outer(scale, scale)))
 
     @cached_property
     def elbo(self) -> float:
@@ -221,8 +191,7 @@ class MixtureModel:
             with threads_for(z.numel()):
                 log_predictive = torch.cat([family.log_predictive(stats, z) for stats in (total, family.empty())], dim=1)
                 scores.append(torch.logsumexp(log_predictive + log_weights, dim=1).cpu().numpy())
-        log_densities: NDArray[np.float64] = np.concatenate(scores) - self.standardization.log_volume
-        return log_densities
+        return np.asarray(np.concatenate(scores) - self.standardization.log_volume)
 
     def _chunks(self, codes: NDArray[Any] | Iterable[Rows]) -> Iterator[Tensor]:
         source = ArrayBatches(codes, None, self.options.batch_size) if isinstance(codes, np.ndarray) else codes
@@ -239,8 +208,7 @@ class MixtureModel:
             deviation = noise * np.sqrt(self.covariances[components])
         else:
             deviation = np.einsum("nij,nj->ni", np.linalg.cholesky(self.covariances)[components], noise)
-        draws: NDArray[np.float64] = self.means[components] + deviation
-        return draws
+        return np.asarray(self.means[components] + deviation)
 
     def draw_each(self, n_each: int, rng: np.random.Generator) -> Draws:
         """So many draws of every component."""
@@ -263,10 +231,8 @@ class MixtureModel:
             raise ValueError(f"n_samples should be a whole number of at least 1, got {n_samples!r}.")
         labels = self.label_of_component()
         allowed = np.ones(self.n_components, dtype=bool)
-        for name, value, of_component in (
-            ("component", component, np.arange(self.n_components)),
-            ("cluster", cluster, labels),
-        ):
+        given = (("component", component, np.arange(self.n_components)), ("cluster", cluster, labels))
+        for name, value, of_component in given:
             if value is not None:
                 allowed &= of_component == value
                 if not (of_component == value).any():

@@ -1,4 +1,4 @@
-"""What a fit of the mixture needs to know beside the data."""
+"""What a fit of the mixture needs to know beside the data: each parameter declared once."""
 
 from __future__ import annotations
 
@@ -10,70 +10,55 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from diva.checks import check_device, is_number, is_whole, plain_param, resolve_device
+from diva.devices import DEVICE, resolve_device
 from diva.mixture.gaussian import GaussianFamily, make_family
 from diva.mixture.moves import Birth, Delete, Merge, Move, Shuffle
+from diva.parameters import Flag, Number, OneOf, Seed, Whole, declared_in, parameter, plain
 
 
 @dataclass(frozen=True)
 class MixtureOptions:
-    """Prior, moves and limits of a fit; ``DPMixture`` documents each of them.
+    """Mixture."""
 
-    Attributes
-    ----------
-    concentration, covariance_type, covariance_scale, mean_precision, degrees_of_freedom
-        The prior.
-    max_components, max_laps, tol
-        When to stop.
-    births, merges, deletes, shuffles : bool
-        Which moves to use.
-    grouping, resolution
-        How components are grouped into clusters.
-    batch_size, device
-    seed : int or None
-        Of all chance, where the caller has no generator of its own.
-    """
-
-    concentration: float = 5.0
-    covariance_type: str = "full"
-    covariance_scale: float = 0.1
-    mean_precision: float = 1e-4
-    degrees_of_freedom: float | None = None
-    max_components: int = 200
-    max_laps: int = 100
-    tol: float = 1e-4
-    births: bool = True
-    merges: bool = True
-    deletes: bool = True
-    shuffles: bool = True
-    grouping: str | None = None
-    resolution: float | Literal["auto"] = "auto"
-    batch_size: int | None = None
-    device: str = "cpu"
-    seed: int | None = None
+    concentration: float = parameter(5.0, Number(), help="Of the Dirichlet process; more of it expects more components.")
+    covariance_type: str = parameter("full", OneOf("full", "diag"), help="Shape of a component.")
+    covariance_scale: float = parameter(
+        0.1, Number(), help="Expected variance of a component, as a share of the variance of the first data."
+    )
+    mean_precision: float = parameter(1e-4, Number(), help="How many samples the prior mean, that of the first data, is worth.")
+    degrees_of_freedom: float | None = parameter(
+        None, Number(), help="Of the precision; the number of features plus 2 by default."
+    )
+    max_components: int = parameter(200, Whole(), help="A guard, not a guess: a fit that reaches it warns.")
+    max_laps: int = parameter(100, Whole(), help="Passes over the data at most.")
+    tol: float = parameter(
+        1e-4,
+        Number(0),
+        help="The fit has converged when no move is left to try and a lap raises the bound by less than this per sample.",
+    )
+    births: bool = parameter(True, Flag(), help="Whether components are born; turned off for ablations.")
+    merges: bool = parameter(True, Flag(), help="Whether components are merged.")
+    deletes: bool = parameter(True, Flag(), help="Whether components are deleted.")
+    shuffles: bool = parameter(True, Flag(), help="Whether components are put in the order of their mass.")
+    grouping: str | None = parameter(
+        None,
+        OneOf("walk", None),
+        help="""walk groups components that samples pass between into clusters: what a Gaussian mixture cuts into pieces, a
+        curved class for instance, becomes one cluster again. None makes every component a cluster.""",
+    )
+    resolution: float | Literal["auto"] = parameter(
+        "auto", OneOf("auto"), Number(), help="Of the grouping; auto chooses it by stability, larger gives more clusters."
+    )
+    batch_size: int | None = parameter(None, Whole(), help="Rows of one batch of the memo; chosen from the data by default.")
+    device: str = parameter("cpu", DEVICE, help="Where to compute, as torch names it, or auto.")
+    seed: int | None = parameter(
+        None, Seed(), public=False, help="Of all chance, where the caller has no generator of its own."
+    )
 
     def check(self) -> None:
-        """Raise ValueError unless every option is of its type and in its range."""
-        for name in ("concentration", "covariance_scale", "mean_precision", "tol"):
-            value = getattr(self, name)
-            if not is_number(value) or not (1e-12 <= value <= 1e12 or (value == 0 and name == "tol")):
-                raise ValueError(f"{name} should be a positive number from 1e-12 to 1e12, got {value!r}.")
-        for name in ("max_components", "max_laps", "batch_size"):
-            value = getattr(self, name)
-            if not (is_whole(value) and value >= 1) and not (name == "batch_size" and value is None):
-                raise ValueError(f"{name} should be a whole number of at least 1, got {value!r}.")
-        for name, allowed in (("covariance_type", ("full", "diag")), ("grouping", (None, "walk"))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} should be one of {allowed}, got {getattr(self, name)!r}.")
-        if self.degrees_of_freedom is not None and not is_number(self.degrees_of_freedom):
-            raise ValueError(f"degrees_of_freedom should be a number or None, got {self.degrees_of_freedom!r}.")
-        if self.resolution != "auto" and not (is_number(self.resolution) and self.resolution > 0):
-            raise ValueError(f'resolution should be "auto" or a positive number, got {self.resolution!r}.')
-        for name in ("births", "merges", "deletes", "shuffles"):
-            if not isinstance(getattr(self, name), bool | np.bool_ | int):
-                raise ValueError(f"{name} should be True or False, got {getattr(self, name)!r}.")
-        check_random_state(self.seed)
-        check_device(self.device)
+        """Raise ValueError, naming what was expected, unless every option makes sense."""
+        for name, declaration in declared_in(type(self)).items():
+            declaration.check(name, getattr(self, name))
 
     def family(self, n_features: int) -> GaussianFamily:
         """Prior of the components of standardized data."""
@@ -108,13 +93,13 @@ class MixtureOptions:
 
     def to_plain(self) -> dict[str, Any]:
         """As files hold them: the parameters of a ``DPMixture``."""
-        plain = {name: plain_param(value) for name, value in asdict(self).items()}
-        return plain | {"random_state": plain.pop("seed"), "warm_start": False, "verbose": False}
+        params = {name: plain(value) for name, value in asdict(self).items()}
+        return params | {"random_state": params.pop("seed"), "warm_start": False, "verbose": False}
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+    def from_plain(cls, document: Mapping[str, Any]) -> Self:
         """Rebuild what `to_plain` gave; raises KeyError, TypeError or ValueError if it does not fit."""
-        params = dict(plain)
+        params = dict(document)
         params["seed"] = params.pop("random_state")
         names = {field.name for field in fields(cls)}
         if set(params) != names | {"warm_start", "verbose"}:

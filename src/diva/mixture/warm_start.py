@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,72 +14,26 @@ from diva.mixture.model import MixtureModel
 from diva.mixture.state import MixtureState
 
 
-@dataclass(frozen=True)
-class ClusterStarts:
-    """Where the mixture of each cluster starts.
-
-    Attributes
-    ----------
-    next_id : int
-        First name that is free.
-    states : mapping of cluster to MixtureState
-        A cluster that is not in it starts with one component that has seen nothing.
-    """
-
-    next_id: int
-    states: Mapping[Any, MixtureState] = field(default_factory=dict)
-
-    @classmethod
-    def from_model(cls, model: MixtureModel, clusters: NDArray[np.int64]) -> ClusterStarts:
-        """Components of a model, with all they have seen, each in the cluster (K,) given for it."""
-        parts = {
-            int(cluster): model.state.part(np.flatnonzero(clusters == cluster).tolist()) for cluster in np.unique(clusters)
-        }
-        return cls(model.state.next_id, parts)
-
-
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """Components of another mixture, by codes they hold: where to start from when an encoder has moved all codes.
+    """Components of another mixture, by codes they hold: where to start from when an encoder has moved all codes."""
 
-    Attributes
-    ----------
-    codes : array of shape (m, D)
-    components : array of int, shape (m,)
-        Position of each code's component in ``ids``.
-    weights : array of shape (m,)
-        How many samples each code stands for.
-    ids : tuple of int
-        Names to keep.
-    next_id : int
-        First name that is free.
-    """
-
-    codes: NDArray[Any]
-    components: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    ids: tuple[int, ...]
-    next_id: int
+    codes: NDArray[Any]  # (m, D)
+    components: NDArray[np.int64]  # (m,): position of each code's component in ``ids``
+    weights: NDArray[np.float64]  # (m,): how many samples each code stands for
+    ids: tuple[int, ...]  # names to keep
+    next_id: int  # first name that is free
 
     def applied_to(self, start: MixtureModel) -> MixtureModel:
         """Replace the components of a model that has seen nothing."""
         return replace(start, state=self._state(start, np.arange(len(self.ids))))
 
-    def within_clusters(self, start: MixtureModel, labels: NDArray[np.int64], clusters: NDArray[Any]) -> ClusterStarts:
-        """Put each component in the cluster that most of its codes are in.
-
-        Parameters
-        ----------
-        start : MixtureModel
-            Its prior is that of the components.
-        labels : array of int, shape (m,)
-            Cluster of each code.
-        clusters : array
-            Those to be fitted; components of others are left out.
-        """
-        home = self.cluster_of_component(labels)
-        states = {c: self._state(start, np.flatnonzero(home == c)) for c in clusters.tolist() if (home == c).any()}
-        return ClusterStarts(self.next_id, states)
+    def within_clusters(
+        self, start: MixtureModel, labels: NDArray[np.int64], clusters: NDArray[np.int64]
+    ) -> dict[int, MixtureState]:
+        """Components of each of some clusters: those most of whose codes, by their labels (m,), are in it."""
+        found = self.cluster_of_component(labels)
+        return {c: self._state(start, np.flatnonzero(found == c)) for c in clusters.tolist() if (found == c).any()}
 
     def cluster_of_component(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Cluster in which most of each component is, (K,); -1 for a component without codes."""

@@ -7,7 +7,7 @@ import math
 import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,12 +21,12 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from diva.checks import resolve_device
 from diva.data import InputPipeline, Samples
 from diva.data.scaling import FARTHEST
+from diva.devices import resolve_device
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
 from diva.models.config import DataParameters, RunParameters, TrainingConfig
-from diva.parameters import check_parameters, plain, values_of
+from diva.parameters import Parameter, check_parameters, plain, values_of
 from diva.runs.archive import Archive, parts_with, write_archive
 from diva.runs.folder import RunFolder, RunIdentity, fingerprint
 from diva.runs.records import record_from_plain
@@ -41,28 +41,20 @@ WATCHING = ("run_dir", "checkpoint_every", "resume", "callbacks", "verbose", "de
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """All that a model says about samples, for one look at them.
+    """All that a model says about samples, for one look at them."""
 
-    Attributes
-    ----------
-    codes : array of shape (n, latent_dim)
-    probabilities : array of shape (n, n_clusters)
-        Of each cluster, by position.
-    positions : array of int, shape (n,)
-        The most probable cluster, as a position; ``ids[positions]`` are permanent ids.
-    components : array of int, shape (n,)
-        The most probable component of the mixture, or the cluster again.
-    scores : array of shape (n,)
-        Low means unlike anything the model knows.
-    novel : array of bool, shape (n,)
-    """
+    codes: NDArray[np.float32]  # (n, latent_dim)
+    probabilities: NDArray[np.float64]  # (n, n_clusters): of each cluster, by position
+    positions: NDArray[np.int64]  # (n,): the most probable cluster, as a position; ``ids[positions]`` are permanent ids
+    components: NDArray[np.int64]  # (n,): the most probable component of the mixture, or the cluster again
+    scores: NDArray[np.float64]  # (n,): low means unlike anything the model knows
+    novel: NDArray[np.bool_]  # (n,)
 
-    codes: NDArray[np.float32]
-    probabilities: NDArray[np.float64]
-    positions: NDArray[np.int64]
-    components: NDArray[np.int64]
-    scores: NDArray[np.float64]
-    novel: NDArray[np.bool_]
+    @property
+    def confidence(self) -> NDArray[np.float64]:
+        """Probability of the cluster at ``positions``, (n,)."""
+        rows = np.arange(len(self.positions))
+        return np.minimum(self.probabilities[rows, self.positions], 1.0)  # responsibilities are rounded to float32
 
 
 class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -92,6 +84,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     n_clusters_: int
     config_class: ClassVar[type[TrainingConfig]] = TrainingConfig
     state_class: ClassVar[type[TrainState]] = TrainState
+    declared_parameters: ClassVar[dict[str, Parameter]]  # by `takes`
 
     if TYPE_CHECKING:  # made by `takes`
 
@@ -131,14 +124,15 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     def _restore(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Read that back; raises KeyError, TypeError or ValueError if the parts do not fit together."""
 
-    def _check_parameters(self) -> None:
+    def validate_parameters(self) -> None:
+        """Raise ValueError, naming what was expected, at the first parameter that makes no sense."""
         check_parameters(self)
         if self.run_parameters.resume and self.run_parameters.run_dir is None:
             raise ValueError("resume=True needs a run_dir that holds the checkpoint.")
 
     # --- fitting
 
-    def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
         """Learn codes and clusters of samples, forgetting any fit before.
 
         Parameters
@@ -150,7 +144,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         validation : like X, optional
             Samples that are not learnt from; the bound on them is in ``history_`` and decides about early stopping.
         """
-        self._check_parameters()
+        self.validate_parameters()
         with unchanged_on_failure(self):
             samples = self._open(X)
             held_out = None if validation is None else self._samples(validation)
@@ -223,27 +217,17 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         model = copy.copy(self)
         for name in [name for name in vars(model) if name.endswith("_") and name not in KEPT_WHILE_LEARNING]:
             delattr(model, name)
-
-        def finish() -> None:
-            now = copy.copy(state)
-            now.rng = copy.deepcopy(state.rng)
-            now.generator = torch.Generator().set_state(state.generator.get_state())
-            now.history, now.buffers = list(state.history), dict(state.buffers)
-            was_training = state.network.training
-            type(self)._end_training(model, now, objective)
-            state.network.train(was_training)
-
-        model.__dict__["_pending"] = finish
+        model.__dict__.update(_unfinished=(state, objective))
         return model
-
-    _pending: Callable[[], None] | None = None
 
     def _ready(self) -> None:
         """Raise NotFittedError unless there is a model; one that a callback asks is made now."""
-        if self._pending is not None:
-            pending, self._pending = self._pending, None
+        if "_unfinished" in self.__dict__:
+            state, objective = self.__dict__.pop("_unfinished")
+            was_training = state.network.training
             with torch.random.fork_rng(devices=[]):
-                pending()
+                self._end_training(state.copy(), objective)
+            state.network.train(was_training)
         check_is_fitted(self)
 
     # --- using
@@ -292,7 +276,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         """How like the samples it learnt from the model finds each, (n_samples,): low means novel."""
         return self.assign(X).scores
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002  # scikit-learn's signature
         """Mean of ``score_samples``."""
         return float(self.score_samples(X).mean())
 
@@ -336,7 +320,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return model
 
     def _rebuild(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self._check_parameters()
+        self.validate_parameters()
         self.config_ = self.config_class.from_plain(document["config"])
         self.pipeline_ = InputPipeline.from_archive(document, tensors)
         self.n_features_in_ = math.prod(self.pipeline_.item_shape)
@@ -468,11 +452,16 @@ def describe_epoch(record: EpochRecord, n_epochs: int) -> str:
     """One line for people."""
     counts = {"births": record.births, "merges": record.merges, "deletions": record.deletes}
     moves = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
-    values = {"reconstruction": record.reconstruction, "kl": record.kl, "self-training": record.self_training}
-    terms = "  ".join(f"{name} {value:.2f}" for name, value in values.items() if value is not None)
     progress = f"epoch {record.epoch + 1:3d}/{n_epochs}  {record.phase:13s}"
+    return f"{progress}  {describe_terms(record)}  {record.seconds:.1f} s  {moves}".rstrip()
+
+
+def describe_terms(record: EpochRecord) -> str:
+    """Terms of the loss, and how many components or clusters there are."""
+    values = {"reconstruction": record.reconstruction, "kl": record.kl, "self-training": record.self_training}
+    terms = [f"{name} {value:.2f}" for name, value in values.items() if value is not None]
     size = f"K {record.n_components}" if record.n_clusters is None else f"clusters {record.n_clusters}"
-    return f"{progress}  {terms}  {size}  {record.seconds:.1f} s  {moves}".rstrip()
+    return "  ".join([*terms, size])
 
 
 def seed_of(random_state: Any, batch: int = 0) -> int:

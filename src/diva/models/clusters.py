@@ -18,12 +18,14 @@ from diva.mixture.fitting import continue_fit, fit_codes, fit_within_clusters, s
 from diva.mixture.model import Draws, MixtureModel
 from diva.mixture.moves import MoveRecord
 from diva.mixture.prior import MixturePrior
-from diva.mixture.warm_start import ClusterStarts, WarmStart
+from diva.mixture.state import MixtureState
+from diva.mixture.warm_start import WarmStart
 from diva.models.ensemble import fit_ensemble, mixture_options
 from diva.models.state import DIVAState, Task
 from diva.models.view_codes import ViewCodes, choose_rows, encode_views, walk_of, with_stationary
-from diva.partition.grouping import Walk, extend, group, group_as
+from diva.partition.hierarchy import extend, group, group_as
 from diva.partition.matching import Naming
+from diva.partition.walk import Walk
 from diva.training.encode import encode
 from diva.training.pseudo_labels import PseudoLabelHead
 from diva.training.replay import GenerativeReplay
@@ -83,8 +85,8 @@ def refit_within_clusters(
     rows = np.sort(choose_rows(len(codes.clean), MIXTURE_ROWS, state.rng))
     X, labels = codes.clean.numpy()[rows], labels[rows]  # clean codes: the density is that of the data
     weights = None if weights is None else weights[rows]
-    base = start_on(X, options, weights, state.next_component_id)
-    starts = ClusterStarts(state.next_component_id)
+    base = start_on(X, options, weights).with_next_id(state.next_component_id)
+    starts: dict[int, MixtureState] = {}
     if warm_start is not None:
         warm_labels = proba_of(ViewCodes(torch.from_numpy(warm_start.codes))).argmax(1).numpy()
         starts = warm_start.within_clusters(base, warm_labels, np.unique(labels))
@@ -161,7 +163,8 @@ def continue_within_clusters(codes: ViewCodes, state: DIVAState, task: Task) -> 
     np.add.at(overlap, (old_clusters[draws.components], drawn_labels), draws.weights)
     number_of = linear_sum_assignment(overlap, maximize=True)[1]  # old clusters stay apart, whatever the head makes of them
     rows = np.sort(choose_rows(len(codes.clean), MIXTURE_ROWS, state.rng))
-    starts = ClusterStarts.from_model(before, number_of[old_clusters])
+    new_clusters = number_of[old_clusters]
+    starts = {c: before.state.part(np.flatnonzero(new_clusters == c).tolist()) for c in np.unique(new_clusters).tolist()}
     rng = before.options.generator(before.next_lap)
     mixture = fit_within_clusters(before, starts, codes.clean.numpy()[rows], labels[rows], None, rng).model
     return mixture.named_after(before, state.rng)

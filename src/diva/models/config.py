@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, Self
 
-import torch
 from torch import nn
 
-from diva.checks import resolve_device
+from diva.devices import DEVICE
 from diva.networks.mlp import HIDDEN_SIZES
 from diva.parameters import Flag, Folder, Holds, Number, OneOf, Seed, Sizes, Whole, declared_in, parameter, plain
 
@@ -30,19 +29,8 @@ _MODULE = Holds(lambda value: isinstance(value, nn.Module), "a torch.nn.Module")
 _AUGMENTATIONS = OneOf("auto", "affine", "affine+flip", "photo", "mask", None)
 
 
-def _is_device(name: Any) -> bool:
-    try:
-        torch.zeros(1, dtype=torch.float64, device=resolve_device(name)).item()
-    except (RuntimeError, TypeError, AssertionError):
-        return False
-    return True
-
-
 def _are_callables(value: Any) -> bool:
     return isinstance(value, tuple | list) and all(map(callable, value))
-
-
-DEVICE = Holds(_is_device, 'a device that can be used here, such as "cpu" or "auto"', "DEVICE")
 
 
 @dataclass(frozen=True)

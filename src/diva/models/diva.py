@@ -34,7 +34,7 @@ from diva.models.networks import check_own_networks, make_vae
 from diva.models.state import DIVAState, Task
 from diva.networks.vae import VAE
 from diva.parameters import takes, values_of
-from diva.partition.grouping import Hierarchy
+from diva.partition.hierarchy import Hierarchy
 from diva.partition.matching import ClusterRecord
 from diva.runs.archive import Archive, parts_with
 from diva.runs.records import record_from_plain
@@ -107,8 +107,9 @@ class DIVA(IncrementalMixin, DeepClusterer):
 
     # --- what DeepClusterer asks for
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
+    def validate_parameters(self) -> None:
+        """Raise ValueError at the first parameter that makes no sense, alone or beside the others."""
+        super().validate_parameters()
         check_together(self)
 
     def _resolve(self, is_image: bool, n_samples: int) -> DIVAConfig:

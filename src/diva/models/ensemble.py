@@ -26,7 +26,9 @@ from diva.mixture.warm_start import WarmStart
 from diva.models.config import DIVAConfig
 from diva.models.state import DIVAState, Task
 from diva.models.view_codes import ViewCodes, flow_between, shared_responsibilities, walk_of
-from diva.partition.grouping import choose_resolution, communities, revise
+from diva.partition.consensus import revise
+from diva.partition.louvain import communities
+from diva.partition.resolution import choose_resolution
 from diva.training.pseudo_labels import PseudoLabelHead
 
 # codes that an ensemble is fitted on: on fewer, mixtures that start from k-means are worse than one that grows, and it costs
@@ -41,18 +43,10 @@ GROWN_LAPS = 10  # enough to see that
 
 @dataclass(frozen=True, eq=False)
 class ConsensusEnsemble:
-    """Several mixtures that decide together.
+    """Several mixtures that decide together."""
 
-    Attributes
-    ----------
-    mixtures : sequence of MixtureModel
-        The base clusterings.
-    member : array of shape (J, G)
-        One where a component, of all mixtures one after the other, is in a cluster.
-    """
-
-    mixtures: Sequence[MixtureModel]
-    member: NDArray[np.float64]
+    mixtures: Sequence[MixtureModel]  # the base clusterings
+    member: NDArray[np.float64]  # (J, G): one where a component, of all mixtures one after the other, is in a cluster
 
     def predict_proba(self, codes: ViewCodes) -> Tensor:
         """Cluster of each sample, averaged over all mixtures and all its views, (n, G)."""

@@ -27,7 +27,7 @@ from diva.models.state import DIVAState, Task
 from diva.models.view_codes import with_stationary
 from diva.networks.vae import VAE
 from diva.parameters import values_of
-from diva.partition.grouping import Walk, neighbour_walk
+from diva.partition.walk import Walk, neighbour_walk
 from diva.training.encode import Codes, decode, encode, subset
 from diva.training.replay import (
     CodeDrift,
@@ -87,7 +87,7 @@ class IncrementalMixin(DeepClusterer):
     def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:  # noqa: D102
         if not (self.stream_parameters.warm_start and self.__sklearn_is_fitted__()):
             return super().fit(X, y, validation=validation)
-        self._check_parameters()
+        self.validate_parameters()
         with unchanged_on_failure(self):
             samples = self._samples(X)
             held_out = None if validation is None else self._samples(validation)
@@ -107,7 +107,7 @@ class IncrementalMixin(DeepClusterer):
 
     fit.__doc__ = DeepClusterer.fit.__doc__
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
         """Go on with new samples, the old ones gone; the first call is a fit.
 
         Clusters and components keep their ids. New components are born where the mixture describes new samples badly, and
@@ -116,7 +116,7 @@ class IncrementalMixin(DeepClusterer):
         """
         if not self.__sklearn_is_fitted__():
             return self.fit(X)
-        self._check_parameters()
+        self.validate_parameters()
         with unchanged_on_failure(self):
             self._partial_fit(self._samples(X))
         return self
@@ -127,7 +127,7 @@ class IncrementalMixin(DeepClusterer):
         Samples are encoded once, unless the networks learnt.
         """
         self._ready()
-        self._check_parameters()
+        self.validate_parameters()
         with unchanged_on_failure(self):
             codes, novel = self._partial_fit(self._samples(X))
             return replace(self._assign(codes), novel=novel)

@@ -1,1 +1,1 @@
-"""From components to clusters."""
+"""From components to clusters: numpy, networkx and scikit-learn only, one idea a file."""

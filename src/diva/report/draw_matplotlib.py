@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from diva.report.marks import Area, Axis, Band, Bars, Heat, Line, Mark, Picture, Plot, Points, Rule, Span, Stem, Text
+from diva.report.marks import Area, Axis, Band, Bars, Heat, Line, Mark, Picture, Plot, Points, Rule, Span, Text
 from diva.report.palette import INK, MARKERS, SHADES, text_on
 
 PIXELS_PER_INCH = 140  # of a page, whose text is then about as large as that of a paper
@@ -39,7 +40,7 @@ def to_matplotlib(plot: Plot) -> Any:
         axes.set_axis_off()
     for i, (axes, area) in enumerate(zip(grid.flat, plot.areas, strict=False)):
         for mark in area.marks:
-            _draw(axes, mark, with_names=i == 0)
+            DRAW[type(mark)](axes, mark)
         _set_axes(axes, area, is_lowest=i + plot.columns >= len(plot.areas))
     if n_rows == 1 and all(area.y == plot.areas[0].y for area in plot.areas):
         for axes in grid[0, 1:]:
@@ -49,39 +50,40 @@ def to_matplotlib(plot: Plot) -> Any:
     return figure
 
 
-def _draw(axes: Any, mark: Mark, with_names: bool) -> None:
-    match mark:
-        case Line():
-            y = [np.nan if v is None else v for v in mark.y]
-            x = [np.nan if v is None else v for v in mark.x]
-            style = {"color": mark.colour, "linewidth": 0.6 * mark.width, "marker": "o" if mark.dots else None, "markersize": 3}
-            axes.plot(x, y, drawstyle="steps-post" if mark.steps else "default", label=mark.name or None, **style)
-        case Points() if mark.opacity > 0:
-            size = np.square(0.45 * np.asarray(mark.size))
-            style = {"color": mark.colour, "marker": MARKERS[mark.symbol], "linewidths": 0, "label": mark.name or None}
-            axes.scatter(mark.x, mark.y, size, alpha=mark.opacity, rasterized=len(mark.x) > 200, clip_on=False, **style)
-        case Bars():
-            bars = axes.barh(range(len(mark.values)), mark.values, color=mark.colours, height=0.75)
-            if mark.texts:
-                axes.bar_label(bars, mark.texts, padding=2, fontsize=7)
-        case Heat():
-            _draw_heat(axes, mark)
-        case Picture():
-            place = (mark.x, mark.x + mark.width, mark.y + mark.height, mark.y)
-            axes.imshow(mark.pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest", extent=place)
-        case Text():
-            _draw_text(axes, mark)
-        case Span():
-            axes.axvspan(mark.first, mark.last, color=mark.colour, linewidth=0)
-            if with_names:
-                _name_above(axes, mark.first, mark.name, "left")
-        case Rule():
-            axes.axvline(mark.x, color=INK, linewidth=0.8, linestyle=":" if mark.name else "-")
-            _name_above(axes, mark.x, mark.name, "center")
-        case Band():
-            _draw_band(axes, mark)
-        case Stem():
-            axes.vlines(mark.x, mark.y0, mark.y1, color=mark.colour, linewidth=4, clip_on=False)
+def _draw_line(axes: Any, mark: Line) -> None:
+    x, y = (np.array(values, dtype=float) for values in (mark.x, mark.y))  # None becomes nan, a gap
+    style = {"color": mark.colour, "linewidth": 0.6 * mark.width, "marker": "o" if mark.dots else None, "markersize": 3}
+    style |= {"drawstyle": "steps-post" if mark.steps else "default", "solid_capstyle": "butt", "clip_on": bool(mark.name)}
+    axes.plot(x, y, label=mark.name or None, **style)
+
+
+def _draw_points(axes: Any, mark: Points) -> None:
+    if mark.opacity > 0:  # otherwise they are only there to be pointed at
+        style = {"color": mark.colour, "marker": MARKERS[mark.symbol], "linewidths": 0, "label": mark.name or None}
+        size = np.square(0.45 * np.asarray(mark.size))
+        axes.scatter(mark.x, mark.y, size, alpha=mark.opacity, rasterized=len(mark.x) > 200, clip_on=False, **style)
+
+
+def _draw_bars(axes: Any, mark: Bars) -> None:
+    bars = axes.barh(range(len(mark.values)), mark.values, color=mark.colours, height=0.75)
+    if mark.texts:
+        axes.bar_label(bars, mark.texts, padding=2, fontsize=7)
+
+
+def _draw_picture(axes: Any, mark: Picture) -> None:
+    place = (mark.x, mark.x + mark.width, mark.y + mark.height, mark.y)
+    axes.imshow(mark.pixels, cmap="gray", vmin=0, vmax=255, interpolation="nearest", extent=place)
+
+
+def _draw_span(axes: Any, mark: Span) -> None:
+    axes.axvspan(mark.first, mark.last, color=mark.colour, linewidth=0)
+    if axes.get_subplotspec().is_first_row():
+        _name_above(axes, mark.first, mark.name, "left")
+
+
+def _draw_rule(axes: Any, mark: Rule) -> None:
+    axes.axvline(mark.x, color=INK, linewidth=0.8, linestyle=":" if mark.name else "-")
+    _name_above(axes, mark.x, mark.name, "center")
 
 
 def _draw_heat(axes: Any, mark: Heat) -> None:
@@ -97,7 +99,7 @@ def _draw_heat(axes: Any, mark: Heat) -> None:
 
 
 def _draw_text(axes: Any, mark: Text) -> None:
-    side = {"left": ("right", -4), "right": ("left", 4)}.get(mark.place, ("center", 0))
+    side = {"left": ("right", -5), "right": ("left", 5)}.get(mark.place, ("center", 0))
     box = None if mark.box is None else {"facecolor": mark.box, "edgecolor": "none", "boxstyle": "round,pad=0.2"}
     style = {"fontsize": 7, "fontweight": "bold" if mark.bold else "normal", "color": mark.colour, "bbox": box}
     place = {"textcoords": "offset points", "xytext": (side[1], 0), "ha": side[0], "va": "center", "annotation_clip": False}
@@ -119,6 +121,19 @@ def _draw_band(axes: Any, band: Band) -> None:
     curve = [Path.CURVE4] * 3
     outline = Path([*there, *back, there[0]], [Path.MOVETO, *curve, Path.LINETO, *curve, Path.CLOSEPOLY])
     axes.add_patch(PathPatch(outline, facecolor=band.colour, alpha=0.35, linewidth=0))
+
+
+DRAW: dict[type[Mark], Callable[[Any, Any], None]] = {
+    Line: _draw_line,
+    Points: _draw_points,
+    Bars: _draw_bars,
+    Heat: _draw_heat,
+    Band: _draw_band,
+    Text: _draw_text,
+    Picture: _draw_picture,
+    Span: _draw_span,
+    Rule: _draw_rule,
+}
 
 
 def _set_axes(axes: Any, area: Area, is_lowest: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from diva.report.marks import Area, Axis, Band, Bars, Heat, Line, Mark, Plot, Points, Rule, Span, Stem, Text
+from diva.report.marks import Area, Axis, Band, Bars, Heat, Line, Mark, Plot, Points, Rule, Span, Text
 from diva.report.palette import INK, SHADES, faded
 from diva.report.words import clipped, escape
 
@@ -65,8 +65,8 @@ def _add_area(drawn: Drawn, plot: Plot, area: Area, i: int) -> None:
                 rule = {"type": "line", "x0": mark.x, "x1": mark.x, "y0": 0, "y1": 1, "xref": x, "yref": "paper"}
                 layout["shapes"].append(rule | {"line": {"dash": "dot", "width": 1.5, "color": INK}})
                 layout["annotations"].append(_above(mark.x, mark.name))
-            case Band() | Stem():
-                layout["shapes"].append(_shape(mark) | {"xref": x, "yref": y, "line": {"width": 0}})
+            case Band():
+                layout["shapes"].append(_band(mark) | {"xref": x, "yref": y, "layer": "below", "line": {"width": 0}})
 
 
 def _domain(plot: Plot, i: int) -> tuple[float, float]:
@@ -116,7 +116,14 @@ def _trace(mark: Mark) -> dict[str, Any]:
                 "shape": "hv" if mark.steps else "linear",
             }
             mode = "lines+markers" if mark.dots else "lines"
-            return {"type": "scatter", "mode": mode, "x": mark.x, "y": mark.y, "line": line, "connectgaps": False} | told
+            return {
+                "type": "scatter",
+                "mode": mode,
+                "x": mark.x,
+                "y": mark.y,
+                "line": line,
+                "cliponaxis": bool(mark.name),
+            } | told
         case Points():
             marker: dict[str, Any] = {"color": mark.colour, "symbol": mark.symbol, "size": mark.size, "opacity": mark.opacity}
             if mark.name:
@@ -141,10 +148,7 @@ def _hover(said: Any) -> dict[str, Any]:
     return {"customdata": [_lines(text) for text in said], "hovertemplate": "%{customdata}<extra></extra>"}
 
 
-def _shape(mark: Band | Stem) -> dict[str, Any]:
-    if isinstance(mark, Stem):
-        box = {"type": "rect", "xsizemode": "pixel", "xanchor": mark.x, "x0": -5, "x1": 5, "y0": mark.y0, "y1": mark.y1}
-        return box | {"fillcolor": mark.colour}
+def _band(mark: Band) -> dict[str, Any]:
     half, low0, low1 = (mark.x0 + mark.x1) / 2, mark.y0 + mark.height, mark.y1 + mark.height
     there = f"M{mark.x0:.4f},{mark.y0:.4f} C{half:.4f},{mark.y0:.4f} {half:.4f},{mark.y1:.4f} {mark.x1:.4f},{mark.y1:.4f}"
     back = f"L{mark.x1:.4f},{low1:.4f} C{half:.4f},{low1:.4f} {half:.4f},{low0:.4f} {mark.x0:.4f},{low0:.4f} Z"
@@ -152,7 +156,7 @@ def _shape(mark: Band | Stem) -> dict[str, Any]:
 
 
 def _text(mark: Text) -> dict[str, Any]:
-    side = {"left": {"xanchor": "right", "xshift": -4}, "right": {"xanchor": "left", "xshift": 4}}.get(mark.place, {})
+    side = {"left": {"xanchor": "right", "xshift": -6}, "right": {"xanchor": "left", "xshift": 6}}.get(mark.place, {})
     return {"x": mark.x, "y": mark.y, "text": escape(mark.text), "showarrow": False, "font": {"size": 12}} | side
 
 

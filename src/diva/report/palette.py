@@ -30,7 +30,7 @@ INK = "#1f2933"
 COMPONENTS, CLUSTERS = "#0072B2", "#D55E00"  # K of the one and of the other, over the epochs
 BIRTHS, REMOVALS = "#009E73", "#882255"
 FIRST_BOUND, SECOND_BOUND = "#332288", "#E69F00"
-PHASE_TINTS = {"warm-up": "#f4ecdb", "coupled": "#e6eef7", "sharpening": "#e7f3ec"}
+TINTS = ("#f4ecdb", "#e6eef7", "#e7f3ec")  # of phases, in turn
 SHADES = [(0.0, "#ffffff"), (0.25, "#c9dcec"), (0.6, "#5b97c5"), (1.0, "#0b4d80")]  # of shares from 0 to 1
 
 

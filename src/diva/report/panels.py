@@ -53,26 +53,13 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Panel:
-    """A section of the page.
+    """A section of the page."""
 
-    Attributes
-    ----------
-    name : str
-        Its anchor.
-    title : str
-    body : str
-        HTML.
-    plots : dict
-        Id of an element in the body -> what is drawn there.
-    data : dict
-        What the page's script needs besides.
-    """
-
-    name: str
+    name: str  # its anchor
     title: str
-    body: str
-    plots: dict[str, Plot] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)
+    body: str  # HTML
+    plots: dict[str, Plot] = field(default_factory=dict)  # id of an element in the body -> what is drawn there
+    data: dict[str, Any] = field(default_factory=dict)  # what the page's script needs besides
 
 
 def make_panels(findings: Findings) -> list[Panel]:
@@ -127,7 +114,7 @@ def tiles(findings: Findings) -> str:
 def _sparkline(findings: Findings) -> str:
     """K over epochs, as small as a word."""
     counts = [epoch.n_components or epoch.n_clusters or 0 for epoch in findings.summary.epochs]
-    if len(counts) < 2 or max(counts) == 0:
+    if len(counts) < 2 or max(counts) == 0 or findings.components is None:
         return ""
     points = [(200 * i / (len(counts) - 1), 37 - 34 * k / max(counts)) for i, k in enumerate(counts)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -214,8 +201,9 @@ def gallery_panel(findings: Findings) -> Panel:
     """Every cluster: its typical, generated and least certain members, or what sets it apart."""
     largest = sorted(findings.filled, key=lambda c: -c.size)[:MOST_CLUSTERS]
     card = _image_card if findings.is_image else _table_card
+    made = "" if findings.snapshot.draws is None else ", new ones made by the model"
     note = (
-        "Members nearest the centre of their cluster, new ones made by the model, and the members it is least certain of."
+        f"Members nearest the centre of their cluster{made}, and the members that the model is least certain of."
         if findings.is_image
         else "What sets each cluster apart: the mean of a feature less its mean over all samples, in standard deviations."
     )
@@ -371,8 +359,9 @@ def epochs_panel(findings: Findings) -> Panel | None:
     found = findings.summary
     if not found.epochs:
         return None
-    note, below = "", "loss" if findings.bound_range is None else "bound"
+    title, note = f"The {'loss' if findings.bound_range is None else 'bound'} over the epochs", ""
     if found.n_components is not None:
+        title = title.replace("The", "K and the")
         note = (
             "Births add components where the mixture describes samples badly, merges and deletions remove those that are not "
             "needed; each is kept only if it raises the bound. "
@@ -380,8 +369,6 @@ def epochs_panel(findings: Findings) -> Panel | None:
         )
     if findings.n_below:
         note += f" The bound of {count(findings.n_below, 'epoch')} is too low to be shown."
-    has_counts = any(epoch.n_components or epoch.n_clusters for epoch in found.epochs)
-    title = f"K and the {below} over the epochs" if has_counts else f"The {below} over the epochs"
     body = f'<p class="note">{note}</p>' + _plot_box("epochs-plot", title)
     return Panel("epochs", title, body, {"epochs-plot": epochs_plot(findings)})
 

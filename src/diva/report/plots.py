@@ -10,22 +10,23 @@ from scipy.cluster.hierarchy import leaves_list
 
 from diva.report.findings import Findings, Level
 from diva.report.lineage import Flow, Link
-from diva.report.marks import Area, Axis, Band, Bars, Heat, Line, Mark, Picture, Plot, Points, Rule, Span, Stem, Text, row_ticks
+from diva.report.marks import Area, Axis, Band, Bars, Heat, Line, Mark, Picture, Plot, Points, Rule, Span, Text, row_ticks
 from diva.report.palette import (
     BIRTHS,
     CLUSTERS,
     COMPONENTS,
     FIRST_BOUND,
     NEUTRAL,
-    PHASE_TINTS,
     REMOVALS,
     SECOND_BOUND,
+    TINTS,
     colour_of,
     symbol_of,
     text_on,
 )
 from diva.report.words import clipped, count, percent
-from diva.runs.summary import Epoch, Tree
+from diva.runs.records import EpochRecord
+from diva.runs.summary import Tree
 
 MOST_BARS = 40  # features in the reconstruction panel
 MOST_CELLS = 900  # of a contingency table that is annotated
@@ -142,7 +143,10 @@ def tree_plot(findings: Findings, tree: Tree) -> Plot:
 def epochs_plot(findings: Findings) -> Plot:
     """K with births and merges above, the bound or the loss below, phases shaded."""
     epochs = findings.summary.epochs
-    spans = [Span(first - 0.5, last + 0.5, PHASE_TINTS.get(phase, "#f0f0f0"), phase) for phase, first, last in findings.phases]
+    names = list(dict.fromkeys(phase for phase, _, _ in findings.phases))
+    spans = [
+        Span(first - 0.5, last + 0.5, TINTS[names.index(phase) % len(TINTS)], phase) for phase, first, last in findings.phases
+    ]
     numbers = [epoch.epoch + 1 for epoch in epochs]
     x = Axis("epoch", (numbers[0] - 0.5, numbers[-1] + 0.5), whole=True)
 
@@ -154,8 +158,9 @@ def epochs_plot(findings: Findings) -> Plot:
             else []
         )
 
-    components = [epoch.n_components or None for epoch in epochs]
-    clusters = [epoch.n_clusters for epoch in epochs]
+    has_moves = findings.components is not None  # otherwise K was given, and stays
+    components = [epoch.n_components or None if has_moves else None for epoch in epochs]
+    clusters = [epoch.n_clusters if has_moves else None for epoch in epochs]
     top = max([1, *(k or 0 for k in (*components, *clusters))])
     counts = [*curve("components", components, COMPONENTS, True), *curve("clusters", clusters, CLUSTERS, True)]
     counts += _moves(epochs, "births", top) + _moves(epochs, "merges and deletions", top)
@@ -168,7 +173,7 @@ def epochs_plot(findings: Findings) -> Plot:
     return Plot(areas, height=470 if counts else 270, shares=(4, 3) if counts else (1,), legend=True)
 
 
-def _moves(epochs: Sequence[Epoch], name: str, top: int) -> list[Mark]:
+def _moves(epochs: Sequence[EpochRecord], name: str, top: int) -> list[Mark]:
     """Births a little above the number of components, merges and deletions a little below."""
     is_birth = name == "births"
     moved = [(epoch, epoch.births if is_birth else epoch.merges + epoch.deletes) for epoch in epochs]
@@ -198,7 +203,7 @@ def flow_plot(findings: Findings, flow: Flow) -> Plot:
         for link in flow.links
     ]
     stems = [
-        Stem(node.x, node.y - node.height / 2, node.y + node.height / 2, shade)
+        Line([node.x, node.x], [node.y - node.height / 2, node.y + node.height / 2], shade, width=10)
         for node, shade in zip(nodes, colour, strict=True)
     ]
     names = [

@@ -11,10 +11,12 @@ from torch import nn
 from diva.baselines import DEC
 from diva.exceptions import ModelFileError
 from diva.mixture.estimator import DPMixture
+from diva.models.base import DeepClusterer
 from diva.models.diva import DIVA
 from diva.runs.archive import read_archive
 
-ESTIMATORS: dict[str, Any] = {"DIVA": DIVA, "DPMixture": DPMixture, "DEC": DEC}
+DEEP_MODELS: dict[str, type[DeepClusterer]] = {"diva": DIVA, "dec": DEC}  # by their names on the command line
+ESTIMATORS: dict[str, Any] = {"DPMixture": DPMixture} | {model.__name__: model for model in DEEP_MODELS.values()}
 CHECKPOINTS = tuple(f"{name} checkpoint" for name in ESTIMATORS)
 
 

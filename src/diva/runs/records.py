@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 Record = TypeVar("Record")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochRecord:
+    """What one epoch did, as a plain row; None where a model has no such thing."""
+
+    epoch: int
+    phase: str
+    loss: float  # what was minimized, mean over the steps
+    reconstruction: float | None = None  # terms of it, before they are weighed
+    kl: float | None = None
+    self_training: float | None = None
+    kl_weight: float | None = None
+    bound: float | None = None  # evidence lower bound per sample, of what was learnt from and of what was held out
+    validation_bound: float | None = None
+    n_components: int = 0
+    n_clusters: int | None = None
+    births: int = 0  # of components, after the epoch
+    merges: int = 0
+    deletes: int = 0
+    mixture_elbo_per_sample: float | None = None
+    seconds: float = 0.0  # the whole epoch, and the part of it that the mixture took
+    mixture_seconds: float = 0.0
+
+    @property
+    def score(self) -> float:
+        """What early stopping watches; the larger the better."""
+        watched = self.bound if self.validation_bound is None else self.validation_bound
+        return -self.loss if watched is None else watched
 
 
 def record_from_plain(kind: type[Record], plain: Any) -> Record:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import platform
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -14,80 +14,65 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diva.data import PartOfSource, Source
+from diva.data import LoadedData, PartOfSource, Source
 from diva.metrics import Agreement
 from diva.models.base import DeepClusterer
+from diva.parameters import plain
 from diva.runs.archive import read_arrays
 from diva.runs.snapshot import KIND, MOST_BYTES, SNAPSHOT, Snapshot, choose_samples
-from diva.runs.summary import Components, Epoch, ImageFormat, Move, Summary, Tree
+from diva.runs.summary import Components, ImageFormat, Move, Summary, Tree
 from diva.version import __version__
 
 N_DRAWS = 10  # new samples of each cluster
 N_RECONSTRUCTED = 16  # images in all, of at most twice as many clusters
 MOST_RECONSTRUCTED = 2_000  # rows whose reconstruction error is measured
+MOVE_FIELDS = [field.name for field in fields(Move)]
 NOT_OF_THE_RESULT = ("callbacks", "checkpoint_every", "decoder", "encoder", "resume", "run_dir", "verbose")
 
 
-@dataclass(frozen=True)
-class DataFacts:
-    """What is known about samples besides the samples: all of it optional, none of it learnt from.
-
-    Attributes
-    ----------
-    name : str
-        What the data are called.
-    labels : sequence of length n_samples, optional
-        True classes, to be compared with what was found.
-    feature_names : sequence of str, optional
-    columns : sequence of str, optional
-        Of the table the samples came from; fewer than features if some hold vectors.
-    """
-
-    name: str = "data"
-    labels: Sequence[Any] | NDArray[Any] | None = None
-    feature_names: Sequence[str] | None = None
-    columns: Sequence[str] | None = None
-
-
-def summarize(model: DeepClusterer, source: Source, facts: DataFacts | None = None) -> Summary:
+def summarize(model: DeepClusterer, data: LoadedData) -> Summary:
     """Look at the samples that an estimator was fitted on, and at what it found.
 
     Parameters
     ----------
     model : DeepClusterer
-        Just fitted: its ``labels_`` are those of the source.
-    source : Source
-    facts : DataFacts, optional
+        Just fitted: its ``labels_`` are those of the data.
+    data : LoadedData
     """
-    facts = facts or DataFacts()
-    index = choose_samples(len(source), source.take(np.arange(1)).nbytes)
-    part = PartOfSource(source, index)
     positions, components = cluster_positions(model), getattr(model, "component_labels_", None)
-    said = model.assign(part)
-    clusters = positions[index]
-    confidence = said.probabilities[np.arange(len(index)), clusters]
     about: dict[str, Any] = {
-        "source": facts.name,
-        "feature_names": _texts(facts.feature_names),
-        "columns": _texts(facts.columns),
+        "source": data.name or "data",
+        "feature_names": _texts(data.feature_names),
+        "columns": _texts(data.columns),
         "versions": {"diva": __version__, "python": platform.python_version()}
         | {package: metadata.version(package) for package in ("torch", "numpy", "scikit-learn")},
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    truth = table = None
-    if facts.labels is not None:
-        names, classes = np.unique(np.asarray(facts.labels), return_inverse=True)
+    snapshot = _take_snapshot(model, data.source, positions, components)
+    if data.labels is not None:
+        names, classes = np.unique(np.asarray(data.labels), return_inverse=True)
         levels = {"clusters": positions} | ({} if components is None else {"components": components})
         about["class_names"] = _texts(names.tolist())
         about["metrics"] = {level: Agreement(classes, found).as_row() for level, found in levels.items()}
         table = np.zeros((len(names), model.n_clusters_), dtype=np.int64)
         np.add.at(table, (classes, positions), 1)
-        truth = classes[index].astype(np.int64)
+        snapshot = replace(snapshot, truth=classes[snapshot.index].astype(np.int64), table=table)
+    return _describe(model, snapshot, about)
+
+
+def _take_snapshot(
+    model: DeepClusterer, source: Source, positions: NDArray[np.int64], components: NDArray[np.int64] | None
+) -> Snapshot:
+    index = choose_samples(len(source), source.take(np.arange(1)).nbytes)
+    part, clusters = PartOfSource(source, index), positions[index]
+    said = model.assign(part)
+    confidence = said.probabilities[np.arange(len(index)), clusters]
     sums = np.bincount(clusters, weights=confidence, minlength=model.n_clusters_)
     kept = np.bincount(clusters, minlength=model.n_clusters_)
-    snapshot = Snapshot(
+    values = part.take(np.arange(len(index)))
+    return Snapshot(
         index=index,
-        values=_storable(part.take(np.arange(len(index)))),
+        values=values if values.dtype in (np.uint8, np.float32) else values.astype(np.float32),  # what files may hold
         codes=said.codes,
         clusters=clusters,
         confidence=confidence,
@@ -95,10 +80,7 @@ def summarize(model: DeepClusterer, source: Source, facts: DataFacts | None = No
         mean_confidence=np.divide(sums, kept, out=np.zeros_like(sums), where=kept > 0),
         components=None if components is None else components[index],
         log_density=said.scores,
-        truth=truth,
-        table=table,
     )
-    return _describe(model, snapshot, about)
 
 
 def summarize_old_run(model: Any, run: str | Path) -> Summary:
@@ -125,10 +107,10 @@ def _describe(model: Any, snapshot: Snapshot, about: Mapping[str, Any]) -> Summa
         image=image,
         params=changed_params(model),
         config=model.config_.to_plain(),
-        epochs=_rows(Epoch, model.history_),
+        epochs=model.history_,
         components=_components(model),
         tree=_tree(model),
-        lineage=_rows(Move, (record for record in getattr(model, "lineage_", ()) if record.accepted)),
+        lineage=[Move(**{name: getattr(move, name) for name in MOVE_FIELDS}) for move in getattr(model, "lineage_", ())],
         snapshot=replace(snapshot, **generated),
     )
 
@@ -145,12 +127,6 @@ def _tree(model: Any) -> Tree | None:
     if hierarchy is None or hierarchy.n_components < 2:
         return None
     return Tree(hierarchy.merges.tolist(), hierarchy.linkage()[:, 2].tolist(), 1 / (1 + hierarchy.resolution))
-
-
-def _rows(kind: type[Any], records: Iterable[Any]) -> tuple[Any, ...]:
-    """Records of an estimator as those of a summary, which may have fewer fields."""
-    names = {field.name for field in fields(kind)}
-    return tuple(kind(**{name: value for name, value in asdict(record).items() if name in names}) for record in records)
 
 
 def _draws(model: Any, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
@@ -212,26 +188,14 @@ def image_format(model: Any) -> ImageFormat | None:
 
 
 def changed_params(model: Any) -> dict[str, Any]:
-    """Parameters that differ from their defaults."""
+    """Parameters that differ from their defaults; of a function or a generator, its name."""
     signature = inspect.signature(type(model)).parameters
     params = {name: value for name, value in model.get_params(deep=False).items() if name not in NOT_OF_THE_RESULT}
-    return {name: _plain(value) for name, value in params.items() if str(value) != str(signature[name].default)}
-
-
-def _plain(value: Any) -> Any:
-    """A parameter as JSON can hold it; of what it cannot hold, a function or a generator, its name."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, tuple | list):
-        return [_plain(v) for v in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return getattr(value, "__qualname__", type(value).__name__)
-
-
-def _storable(values: NDArray[Any]) -> NDArray[Any]:
-    """In a dtype that files of this project hold."""
-    return values if values.dtype in (np.uint8, np.float32) else values.astype(np.float32)
+    changed = {name: value for name, value in params.items() if str(value) != str(signature[name].default)}
+    return {
+        name: getattr(value, "__name__", type(value).__name__) if callable(value) else plain(value)
+        for name, value in changed.items()
+    }
 
 
 def _texts(names: Iterable[Any] | None) -> list[str] | None:

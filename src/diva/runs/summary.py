@@ -12,6 +12,7 @@ from typing import Any
 from diva.atomic import write_atomically
 from diva.exceptions import ModelFileError
 from diva.runs.archive import read_arrays
+from diva.runs.records import EpochRecord
 from diva.runs.snapshot import KIND, SNAPSHOT, Snapshot
 
 RESULTS = "results.json"  # in the folder of a run
@@ -46,24 +47,6 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """What one epoch did, counted from 0; the fields that a model has no numbers for keep their defaults."""
-
-    epoch: int
-    seconds: float
-    loss: float
-    phase: str | None = None
-    bound: float | None = None
-    validation_bound: float | None = None
-    n_components: int | None = None
-    n_clusters: int | None = None
-    births: int = 0
-    merges: int = 0
-    deletes: int = 0
-    mixture_seconds: float = 0.0
-
-
-@dataclass(frozen=True)
 class Move:
     """An accepted birth, merge or deletion: ids before and after, gain of the bound, masses after; no epoch at the end."""
 
@@ -78,52 +61,24 @@ class Move:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """A finished run. What the model does not have, or nobody said, is None or empty.
+    """A finished run. What the model does not have, or nobody said, is None or empty."""
 
-    Attributes
-    ----------
-    model : str
-        Name of the estimator.
-    source : str
-        What the data were called.
-    n_samples, n_features : int
-    n_clusters : int
-    versions : mapping from str to str
-    finished : str
-        ISO date.
-    image : ImageFormat or None
-        None for rows of numbers.
-    feature_names, columns, class_names : sequence of str, or None
-        Of the features, of the table they came from, and of the true classes.
-    metrics : mapping, or None
-        Level -> metric -> value, if labels were given.
-    params : mapping
-        Parameters of the estimator that differ from their defaults.
-    config : mapping
-        What all parameters came to.
-    epochs : sequence of Epoch
-    components : Components or None
-    tree : Tree or None
-    lineage : sequence of Move
-    snapshot : Snapshot
-    """
-
-    model: str
-    source: str
+    model: str  # name of the estimator
+    source: str  # what the data were called
     n_samples: int
     n_features: int
     n_clusters: int
     versions: Mapping[str, str]
-    finished: str | None
+    finished: str | None  # ISO date
     snapshot: Snapshot
-    image: ImageFormat | None = None
-    feature_names: Sequence[str] | None = None
+    image: ImageFormat | None = None  # none for rows of numbers
+    feature_names: Sequence[str] | None = None  # of the features, of the table they came from, and of the true classes
     columns: Sequence[str] | None = None
     class_names: Sequence[str] | None = None
-    metrics: Mapping[str, Mapping[str, float]] | None = None
-    params: Mapping[str, Any] | None = None
-    config: Mapping[str, Any] | None = None
-    epochs: Sequence[Epoch] = ()
+    metrics: Mapping[str, Mapping[str, float]] | None = None  # level -> metric -> value, if labels were given
+    params: Mapping[str, Any] | None = None  # parameters of the estimator that differ from their defaults
+    config: Mapping[str, Any] | None = None  # what all parameters came to
+    epochs: Sequence[EpochRecord] = ()
     components: Components | None = None
     tree: Tree | None = None
     lineage: Sequence[Move] = ()
@@ -161,7 +116,7 @@ class Summary:
             plain = read_facts(run)
             parts = {"image": ImageFormat, "components": Components, "tree": Tree}
             made = {name: kind(**plain[name]) for name, kind in parts.items() if plain[name] is not None}
-            rows = {"epochs": Epoch, "lineage": Move}
+            rows = {"epochs": EpochRecord, "lineage": Move}
             made |= {name: tuple(kind(**row) for row in plain[name]) for name, kind in rows.items()}
             summary = cls(**plain | made, snapshot=snapshot)
             belongs = summary._fits_snapshot()

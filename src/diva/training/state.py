@@ -4,108 +4,49 @@ from __future__ import annotations
 
 import math
 import time
+from copy import copy, deepcopy
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from diva.runs.archive import Archive, parts_with
-from diva.runs.records import record_from_plain
+from diva.runs.records import EpochRecord, record_from_plain
 
-
-@dataclass(frozen=True, kw_only=True)
-class EpochRecord:
-    """What one epoch did, as a plain row; None where a model has no such thing.
-
-    Attributes
-    ----------
-    epoch : int
-    phase : str
-    loss : float
-        What was minimized, mean over the steps.
-    reconstruction, kl, self_training : float or None
-        Terms of it, before they are weighed.
-    kl_weight : float or None
-    bound, validation_bound : float or None
-        Evidence lower bound per sample, of what was learnt from and of what was held out.
-    n_components, n_clusters : int or None
-    births, merges, deletes : int
-        Of components, after the epoch.
-    mixture_elbo_per_sample : float or None
-    seconds, mixture_seconds : float
-        The whole epoch, and the part of it that the mixture took.
-    """
-
-    epoch: int
-    phase: str
-    loss: float
-    reconstruction: float | None = None
-    kl: float | None = None
-    self_training: float | None = None
-    kl_weight: float | None = None
-    bound: float | None = None
-    validation_bound: float | None = None
-    n_components: int = 0
-    n_clusters: int | None = None
-    births: int = 0
-    merges: int = 0
-    deletes: int = 0
-    mixture_elbo_per_sample: float | None = None
-    seconds: float = 0.0
-    mixture_seconds: float = 0.0
-
-    @property
-    def score(self) -> float:
-        """What early stopping watches; the larger the better."""
-        watched = self.bound if self.validation_bound is None else self.validation_bound
-        return -self.loss if watched is None else watched
+__all__ = ["EpochRecord", "TrainState"]
 
 
 @dataclass
 class TrainState:
-    """Networks, optimizer, chance and counters.
+    """Networks, optimizer, chance and counters."""
 
-    Attributes
-    ----------
-    network : nn.Module
-        Has ``encode`` and ``decode``.
-    optimizer : torch.optim.Optimizer
-    generator, rng
-        All chance: torch's for networks and augmentation, numpy's for everything else.
-    seed : int
-        What they were set to at the beginning.
-    epoch : int
-        Epochs done.
-    position : int
-        Place in the schedule: further than ``epoch`` if a phase stopped early.
-    best_score, best_epoch
-        For early stopping.
-    history : list of EpochRecord
-    buffers : dict of str to Tensor
-        Whatever else a model has to remember from one epoch to the next.
-    started : float
-        When training began in this process; not archived.
-    """
-
-    network: Any
+    network: Any  # has ``encode`` and ``decode``
     optimizer: torch.optim.Optimizer
-    generator: torch.Generator
+    generator: torch.Generator  # all chance: torch's for networks and augmentation, numpy's for everything else
     rng: np.random.Generator
-    seed: int
-    epoch: int = 0
-    position: int = 0
-    best_score: float = -math.inf
+    seed: int  # what they were set to at the beginning
+    epoch: int = 0  # epochs done
+    position: int = 0  # place in the schedule: further than ``epoch`` if a phase stopped early
+    best_score: float = -math.inf  # for early stopping
     best_epoch: int = 0
     history: list[EpochRecord] = field(default_factory=list)
-    buffers: dict[str, Tensor] = field(default_factory=dict)
-    started: float = field(default_factory=time.perf_counter)
+    buffers: dict[str, Tensor] = field(default_factory=dict)  # whatever else a model has to remember from one epoch to the next
+    started: float = field(default_factory=time.perf_counter)  # when training began in this process; not archived
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:
         """All that take a step after each batch."""
         return [self.optimizer]
+
+    def copy(self) -> Self:
+        """The same networks, with chance and records of its own: what is done with it does not move the original on."""
+        other = copy(self)
+        other.rng = deepcopy(self.rng)
+        other.generator = torch.Generator().set_state(self.generator.get_state())
+        other.history, other.buffers = list(self.history), dict(self.buffers)
+        return other
 
     def to_archive(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Take it apart: what JSON can hold, and tensors."""

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import is_valid_linkage
@@ -10,8 +8,7 @@ import diva
 from diva import DPMixture
 from diva.mixture.fitting import fit_within_clusters, start_on
 from diva.mixture.options import MixtureOptions
-from diva.mixture.warm_start import ClusterStarts
-from diva.partition.grouping import Hierarchy, Walk, group_as, neighbour_walk
+from diva.partition.walk import Walk, neighbour_walk
 
 BOTH = pytest.mark.parametrize("covariance_type", ["diag", "full"])
 CENTERS = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 6.0], [0.0, -6.0]])
@@ -181,8 +178,8 @@ def test_the_tree_can_be_cut():
 @pytest.mark.parametrize("first_id", [0, 17])
 def test_lineage_accounts_for_every_component(covariance_type, first_id):
     X, labels = blobs()
-    base = start_on(X, MixtureOptions(covariance_type=covariance_type))
-    model = fit_within_clusters(base, ClusterStarts(first_id), X, labels, None, np.random.default_rng(0)).model
+    base = start_on(X, MixtureOptions(covariance_type=covariance_type)).with_next_id(first_id)
+    model = fit_within_clusters(base, {}, X, labels, None, np.random.default_rng(0)).model
     assert model.component_ids.min() >= first_id
     born = {c for record in model.lineage for c in set(record.children) - set(record.parents)}
     parents = {p for record in model.lineage for p in record.parents}
@@ -348,81 +345,3 @@ def test_regroup_by_a_walk_between_others(keep_clusters):
 def test_regroup_before_fit():
     with pytest.raises(NotFittedError):
         DPMixture().regroup(Walk(np.eye(2), np.eye(2)))
-
-
-# --- group_as
-
-
-def random_walk(seed, n_components, n_samples=60, sparse=False):
-    rng = np.random.default_rng(seed)
-    resp, moved = rng.dirichlet(np.full(n_components, 0.05 if sparse else 1.0), size=(2, n_samples))
-    if sparse:
-        resp[:, 0] = moved[:, 0] = 0.0  # a component nobody visits
-        resp, moved = np.round(resp, 1), np.round(moved, 1)
-    return Walk(resp, moved)
-
-
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("n_components", [2, 5, 12])
-@pytest.mark.parametrize("sparse", [True, False])
-def test_labels_are_kept_and_numbered_by_mass(seed, n_components, sparse):
-    walk = random_walk(seed, n_components, sparse=sparse)
-    labels = np.random.default_rng(seed + 100).integers(-2, 4, n_components)
-    tree = group_as(walk, labels)
-    assert tree.n_components == n_components
-    assert tree.n_groups == len(set(labels.tolist()))
-    assert len(set(zip(labels.tolist(), tree.labels.tolist(), strict=True))) == tree.n_groups
-    np.testing.assert_allclose(tree.masses, walk.flow.sum(0), atol=1e-9)
-    masses = np.bincount(tree.labels, weights=tree.masses)
-    assert (np.diff(masses) <= 1e-9).all()
-    np.testing.assert_array_equal(tree.cut(tree.n_groups), tree.labels)
-    np.testing.assert_array_equal(tree.cut_at(tree.resolution), tree.labels)
-    assert n_components == 1 or is_valid_linkage(tree.linkage())
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_cuts_are_nested_and_respect_the_labels(seed):
-    labels = np.random.default_rng(seed).integers(0, 3, 9)
-    tree = group_as(random_walk(seed, 9), labels)
-    for n_groups in range(1, 9):
-        coarse, fine = tree.cut(n_groups), tree.cut(n_groups + 1)
-        assert len(set(zip(fine.tolist(), coarse.tolist(), strict=True))) == n_groups + 1
-        pairs = set(zip(labels.tolist(), coarse.tolist(), strict=True))
-        assert len(pairs) == max(n_groups, tree.n_groups)  # joins inside the clusters come first
-
-
-def test_the_tree_survives_json():
-    tree = group_as(random_walk(0, 7), [0, 1, 1, 0, 2, 2, 2])
-    again = Hierarchy.from_dict(json.loads(json.dumps(tree.to_dict())))
-    assert again.to_dict() == tree.to_dict()
-    np.testing.assert_array_equal(again.cut(2), tree.cut(2))
-
-
-def test_one_component():
-    tree = group_as(Walk(np.ones((3, 1)), np.ones((3, 1))), [5])
-    assert tree.labels.tolist() == [0]
-    assert tree.merges.shape == (0, 2)
-
-
-@pytest.mark.parametrize(("labels", "n_groups"), [([3, 3, 3, 3], 1), ([0, 1, 2, 3], 4)])
-def test_all_in_one_and_each_for_itself(labels, n_groups):
-    assert group_as(random_walk(1, 4), labels).n_groups == n_groups
-
-
-def test_heavier_inside_first():
-    step = np.kron(np.eye(2), [[0.8, 0.2], [0.2, 0.8]])
-    tree = group_as(Walk(np.eye(4), step), [0, 1, 0, 1])  # against what the walk says
-    assert tree.labels.tolist() == [0, 1, 0, 1]
-    assert sorted(map(tuple, tree.merges[:2].tolist())) == [(0, 2), (1, 3)]
-
-
-@pytest.mark.parametrize("labels", [[0, 1, 2], [0, 1, 2, 3, 4], [[0, 1, 2, 3]], 0, []])
-def test_as_many_labels_as_components(labels):
-    with pytest.raises(ValueError, match=r"labels should have shape \(4,\), one cluster for each component, but got"):
-        group_as(random_walk(0, 4), labels)
-
-
-@pytest.mark.parametrize("labels", [[0.5, 1, 2, 3], [0, np.nan, 1, 1]])
-def test_labels_are_whole_numbers(labels):
-    with pytest.raises(ValueError, match="Expected whole numbers"):
-        group_as(random_walk(0, 4), labels)

@@ -44,8 +44,8 @@ def test_observers_see_every_row_once(monkeypatch):
     class Watcher:
         precise = False
 
-        def observe(self, view):
-            seen.append(view.features[:, :2])
+        def observe(self, step):
+            seen.append(step.features[:, :2])
 
     visit(state_of("full", z).posterior, MemoryBlock(z), [Watcher()])
     assert [len(part) for part in seen] == [16] * 37 + [8]
@@ -79,9 +79,9 @@ def test_responsibilities_sum_to_one_even_where_densities_vanish():
 
 
 def test_members_are_the_rows_a_component_holds():
-    view = state_of("diag", codes()).posterior.view(codes())
-    for k, rows in enumerate(view.members):
-        assert rows.tolist() == torch.nonzero(view.resp[:, k] > MEMBER_ABOVE).squeeze(1).tolist()
+    step = state_of("diag", codes()).posterior.local_step(codes())
+    for k, rows in enumerate(step.members):
+        assert rows.tolist() == torch.nonzero(step.resp[:, k] > MEMBER_ABOVE).squeeze(1).tolist()
 
 
 def test_hard_responsibilities_have_no_entropy():

@@ -11,7 +11,7 @@ from diva.mixture.gaussian import make_family
 from diva.mixture.laps import fit_mixture
 from diva.mixture.local import summarize
 from diva.mixture.moves import Birth, Delete, Merge, Shuffle
-from diva.mixture.moves.base import Agenda, Edit, Proposal, joint_entropy_floor, try_proposal, x_log_x
+from diva.mixture.moves.base import Edit, MoveMemory, Proposal, joint_entropy_floor, try_proposal, x_log_x
 from diva.mixture.standardize import StandardizedBatches, measure
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
@@ -118,13 +118,13 @@ def test_edits_put_the_heaviest_first():
     assert changed.counts.tolist() == [5.0, 3.0, 2.0]
 
 
-def test_what_failed_rests_until_its_mass_has_changed():
-    agenda = Agenda(restlessness=0.05)
-    agenda.failed(("birth", 3), 100.0)
-    assert agenda.rests(("birth", 3), 104.0)
-    assert not agenda.rests(("birth", 3), 94.0)
-    assert not agenda.rests(("birth", 4), 100.0)
-    assert not agenda.rests(("merge", 3), 100.0)
+def test_a_rejected_proposal_cools_down_until_its_mass_has_changed():
+    memory = MoveMemory(cool_down=0.05)
+    memory.rejected(("birth", 3), 100.0)
+    assert memory.cools_down(("birth", 3), 104.0)
+    assert not memory.cools_down(("birth", 3), 94.0)
+    assert not memory.cools_down(("birth", 4), 100.0)
+    assert not memory.cools_down(("merge", 3), 100.0)
 
 
 # --- births

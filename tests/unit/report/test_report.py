@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from diva import DIVA
-from diva.data import ArraySource
+from diva.data import ArraySource, LoadedData
 from diva.exceptions import ModelFileError, ReportError
 from diva.report import write_figures, write_report
 from diva.report.draw_plotly import to_plotly
@@ -25,9 +25,10 @@ from diva.report.panels import _image_card, _table_card
 from diva.report.pictures import make_sheet, to_pictures
 from diva.report.projection import PROJECTION, project, project_run
 from diva.report.words import count, duration, number, percent
+from diva.runs.records import EpochRecord
 from diva.runs.snapshot import Snapshot
-from diva.runs.summarize import DataFacts, summarize
-from diva.runs.summary import Epoch, Move, Summary
+from diva.runs.summarize import summarize
+from diva.runs.summary import Move, Summary
 
 NASTY = '</script><img src=x onerror="alert(1)">&$x$'
 
@@ -37,7 +38,7 @@ def make_run(folder, X, labels=None, feature_names=None, name="things", **params
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = DIVA(run_dir=folder, **params).fit(X)
-    summarize(model, ArraySource(X), DataFacts(name, labels, feature_names)).save(folder)
+    summarize(model, LoadedData(ArraySource(X), labels, name=name, feature_names=feature_names)).save(folder)
     return folder
 
 
@@ -77,7 +78,7 @@ def bare_run(request, tmp_path_factory):
         components=None,
         tree=None,
         lineage=(),
-        epochs=[Epoch(i, 0.1, 1 / (i + 1)) for i in range(3)],
+        epochs=[EpochRecord(epoch=i, phase="clustering", loss=1 / (i + 1)) for i in range(3)],
         metrics=summary.metrics and {"clusters": summary.metrics["clusters"]},
         params={"n_clusters": summary.n_clusters},
         snapshot=replace(summary.snapshot, **nothing),

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from diva import DIVA, load
-from diva.cli.runs import add_missing_summary
-from diva.data import ArraySource
+from diva.data import ArraySource, LoadedData
 from diva.exceptions import ModelFileError
 from diva.report import write_report
 from diva.runs.snapshot import Snapshot
-from diva.runs.summarize import DataFacts, resolved_config, summarize
+from diva.runs.summarize import summarize, summarize_old_run
 from diva.runs.summary import RESULTS, Summary, read_facts
 
 OLD_RUN = Path(__file__).parents[2] / "old_files/0.1.0.dev0/finished"
@@ -45,7 +44,7 @@ def model(rows):
 @pytest.fixture(scope="module")
 def summary(rows, model):
     names = ["one", "two", "three", "four"]
-    return summarize(model, ArraySource(rows[0]), DataFacts("rows", rows[1], names, names[:2]))
+    return summarize(model, LoadedData(ArraySource(rows[0]), rows[1], name="rows", feature_names=names, columns=names[:2]))
 
 
 def test_a_summary_says_what_the_model_says(summary, model, rows):
@@ -73,7 +72,7 @@ def test_a_summary_says_what_the_model_says(summary, model, rows):
 
 def test_a_summary_of_images_keeps_pairs_of_them(images):
     model = fitted(images)
-    summary = summarize(model, ArraySource(images))
+    summary = summarize(model, LoadedData(ArraySource(images)))
     found = summary.snapshot
     assert list(summary.image.shape) == [1, 8, 4]
     assert list(summary.image.value_range) == [0.0, 255.0]
@@ -110,31 +109,26 @@ def test_damage_is_refused(summary, tmp_path):
             Snapshot.from_arrays(arrays | {name: value}, "a file")
 
 
-@pytest.mark.parametrize("given", ["auto", "affine+flip", "photo", None])
-def test_the_augmentation_that_was_used_is_kept(given, images):
-    config = resolved_config(fitted(images, augmentation=given))
-    assert config["augmentation"] == ("affine" if given == "auto" else given)
-    assert "views" not in config
+def shaken(x, generator):
+    return x
 
 
-def test_a_function_that_augments_is_kept_by_its_name(images, tmp_path):
-    def shaken(x, generator):
-        return x
-
-    run = tmp_path / "run"
-    summary = summarize(fitted(images, augmentation=shaken, run_dir=run), ArraySource(images))
-    summary.save(run)
-    assert summary.config["augmentation"].endswith("shaken")
-    page = write_report(run).read_text(encoding="utf-8")
-    assert '<th scope="row">augmentation</th><td>' in page
-    assert "shaken</td>" in page
+@pytest.mark.parametrize(("given", "used"), [("auto", "affine"), ("photo", "photo"), (None, "none"), (shaken, "own")])
+def test_the_augmentation_that_was_used_is_shown(given, used, images, tmp_path):
+    model = fitted(images, augmentation=given)
+    summary = summarize(model, LoadedData(ArraySource(images)))
+    summary.save(tmp_path)
+    page = write_report(tmp_path, projection="pca").read_text(encoding="utf-8")
+    came_to = page.split("What the parameters came to")[1]
+    assert f'<th scope="row">augmentation</th><td>{used}</td>' in came_to
+    assert summary.params.get("augmentation", "auto") == ("shaken" if used == "own" else given)
 
 
 def test_an_old_run_gets_its_summary_from_its_model(tmp_path):
     run = tmp_path / "run"
     shutil.copytree(OLD_RUN, run)
     facts = read_facts(run)
-    add_missing_summary(run)
+    summarize_old_run(load(run / "model.diva"), run).save(run)
     summary, model = Summary.read(run), load(run / "model.diva")
     assert (summary.source, summary.finished) == (facts["source"], facts["finished"])
     assert summary.n_clusters == model.n_clusters_

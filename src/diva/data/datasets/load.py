@@ -10,13 +10,12 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 from sklearn.datasets import load_digits
 
 from diva.data.datasets.info import DatasetInfo, Layout
 from diva.data.datasets.readers import to_labels
-from diva.data.datasets.registry import GAUSSIANS_PER_COMPONENT, dataset_info, gaussians_size
-from diva.data.datasets.synthetic import make_gaussian_mixture
+from diva.data.datasets.registry import dataset_info
+from diva.data.datasets.synthetic import load_gaussians
 from diva.data.sources import ArraySource, LoadedData
 from diva.exceptions import DataError, DatasetNotFoundError
 
@@ -115,12 +114,7 @@ def where_to_put(info: DatasetInfo) -> str:
 
 def _made(info: DatasetInfo) -> LoadedData:
     """A data set that needs no files."""
-    if info.name == "digits":
-        digits = load_digits()
-        return LoadedData(ArraySource(digits.images), to_labels(digits.target))
-    n_components, n_features = gaussians_size(info.name)
-    rng = np.random.default_rng([n_components, n_features])  # the same name is always the same data
-    truth = make_gaussian_mixture(n_components, n_features, rng)
-    n_samples = GAUSSIANS_PER_COMPONENT * n_components
-    (x, y), (x_test, y_test) = truth.sample(n_samples, rng), truth.sample(n_samples // 5, rng)
-    return LoadedData(ArraySource(x), y, ArraySource(x_test), y_test)
+    if info.name != "digits":
+        return load_gaussians(info.name)
+    digits = load_digits()
+    return LoadedData(ArraySource(digits.images), to_labels(digits.target))

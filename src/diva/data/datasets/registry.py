@@ -9,6 +9,7 @@ from pathlib import Path
 
 from diva.data.datasets import readers
 from diva.data.datasets.info import AS_PUBLISHED, DatasetInfo, Layout, RemoteFile
+from diva.data.datasets.synthetic import GAUSSIANS, GAUSSIANS_PER_COMPONENT, gaussians_size
 from diva.data.formats.messages import did_you_mean
 from diva.data.sources import LoadedData
 from diva.exceptions import UnknownDatasetError
@@ -21,10 +22,6 @@ RESEARCH_USE = "research use"
 REUTERS_21578 = "D. Lewis: Reuters-21578; split of A. Cardoso-Cachopo, 2007"
 NOT_REUTERS10K = "Reuters-21578, tf-idf of 2,000 words computed anew; not Reuters-10k"
 DEEPDPM_STL10 = "MoCo features of the DeepDPM project, not ResNet-50"
-GAUSSIANS = re.compile(r"gaussians-([1-9]\d{0,3})(?:-([1-9]\d{0,3}))?")
-GAUSSIANS_FEATURES = 10  # where the name does not say
-GAUSSIANS_PER_COMPONENT = 500
-GAUSSIANS_NUMBERS = 200_000  # components x features: 400 MB of samples
 OWN_FEATURES = "features made with `diva data features`; results depend on the encoder chosen"
 
 
@@ -54,11 +51,7 @@ FASHION_MNIST_FILES = _idx_files(
 
 
 def _one_file(
-    folder: str,
-    filename: str,
-    read: Callable[[Path], LoadedData],
-    fidelity: str = AS_PUBLISHED,
-    sha256: str | None = None,
+    folder: str, filename: str, read: Callable[[Path], LoadedData], fidelity: str = AS_PUBLISHED, sha256: str | None = None
 ) -> Layout:
     """A layout of a single file, whose reader takes its path."""
     known = {} if sha256 is None else {filename: sha256}
@@ -74,16 +67,10 @@ def _tensors(folder: str, x: str, x_test: str, y_test: str, fidelity: str = AS_P
 def _text(
     name: str, title: str, shape: str, n_classes: int, citation: str, filename: str, sha256: str, fidelity: str
 ) -> DatasetInfo:
-    return DatasetInfo(
-        name,
-        title,
-        shape,
-        n_classes,
-        RESEARCH_USE,
-        citation,
-        (_one_file(name, filename, readers.read_sparse, fidelity, sha256),),
-        note=f"{filename} holds tf-idf rows: data, indices, indptr and shape of a sparse matrix, and y.",
-    )
+    """A data set of tf-idf rows in a single file."""
+    layout = _one_file(name, filename, readers.read_sparse, fidelity, sha256)
+    note = f"{filename} holds tf-idf rows: data, indices, indptr and shape of a sparse matrix, and y."
+    return DatasetInfo(name, title, shape, n_classes, RESEARCH_USE, citation, (layout,), note=note)
 
 
 REGISTRY = {
@@ -150,13 +137,7 @@ REGISTRY = {
             "A. Coates, H. Lee, A. Ng: An Analysis of Single-Layer Networks, AISTATS 2011",
             (
                 _one_file("stl10", "features.npz", readers.read_features, OWN_FEATURES),
-                _tensors(
-                    "stl10",
-                    "train_codes.pt",
-                    "val_codes.pt",
-                    "val_labels.pt",
-                    DEEPDPM_STL10,
-                ),
+                _tensors("stl10", "train_codes.pt", "val_codes.pt", "val_labels.pt", DEEPDPM_STL10),
             ),
             note="Make the features from the images with `diva data features IMAGES --encoder module:function`.",
         ),
@@ -228,17 +209,12 @@ REGISTRY = {
                     {"svhn_subset.npz": "c134d37219cc2a4f5d42287ac3b55bc4e9bea095ad31cc2de95f550b19b47b87"},
                 ),
             ),
-            (
-                RemoteFile(
-                    "http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
-                    "train_32x32.mat",
-                    md5="e26dedcc434d2e4c54c9b2d4a06d8373",
-                ),
-                RemoteFile(
-                    "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
-                    "test_32x32.mat",
-                    md5="eb5a983be6a315427106f1b164d9cef3",
-                ),
+            tuple(
+                RemoteFile(f"http://ufldl.stanford.edu/housenumbers/{name}", name, md5=md5)
+                for name, md5 in (
+                    ("train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
+                    ("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
+                )
             ),
             class_names=DIGITS,
         ),
@@ -337,17 +313,6 @@ def dataset_info(name: str) -> DatasetInfo:
         f"There is no data set named {name!r}.{hint} Known are {', '.join(REGISTRY)}, and gaussians-K or gaussians-K-D "
         "for K Gaussians in D dimensions."
     )
-
-
-def gaussians_size(name: str) -> tuple[int, int]:
-    """Number of components and of features that a name such as gaussians-10-2 asks for."""
-    match = GAUSSIANS.fullmatch(name)
-    if match is None:
-        raise UnknownDatasetError(f"Expected gaussians-K or gaussians-K-D, got {name!r}.")
-    n_components, n_features = int(match[1]), int(match[2] or GAUSSIANS_FEATURES)
-    if n_components * n_features > GAUSSIANS_NUMBERS:
-        raise UnknownDatasetError(f"{name} is too large: K times D should be at most {GAUSSIANS_NUMBERS:,}.")
-    return n_components, n_features
 
 
 def _gaussians_info(name: str) -> DatasetInfo:

@@ -1,9 +1,9 @@
 """Moves that change the number or order of components, all of one shape."""
 
-from diva.mixture.moves.base import Agenda, Move, MoveRecord, Proposal, try_proposal
+from diva.mixture.moves.base import Move, MoveMemory, MoveRecord, Proposal, try_proposal
 from diva.mixture.moves.birth import Birth
 from diva.mixture.moves.delete import Delete
 from diva.mixture.moves.merge import Merge
 from diva.mixture.moves.shuffle import Shuffle
 
-__all__ = ["Agenda", "Birth", "Delete", "Merge", "Move", "MoveRecord", "Proposal", "Shuffle", "try_proposal"]
+__all__ = ["Birth", "Delete", "Merge", "Move", "MoveMemory", "MoveRecord", "Proposal", "Shuffle", "try_proposal"]

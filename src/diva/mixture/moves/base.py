@@ -23,20 +23,11 @@ class Edit:
     """A change of some components, as it applies to any part of the memo: regroup, then add.
 
     Because regrouping and adding are linear, the edited total is the sum of the edited memo.
-
-    Attributes
-    ----------
-    assignment : Tensor of shape (K,)
-        New position of each old component; those that share a position are added up.
-    ids : tuple of int
-        Names of the components after the change.
-    positions : Tensor of shape (J,)
-        New positions that receive a delta.
     """
 
-    assignment: Tensor
-    ids: tuple[int, ...]
-    positions: Tensor
+    assignment: Tensor  # (K,): new position of each old component; those that share a position are added up
+    ids: tuple[int, ...]  # names of the components after the change
+    positions: Tensor  # (J,): new positions that receive a delta
 
     def apply(self, stats: SuffStats, delta: SuffStats) -> SuffStats:
         """Edit the statistics of one part of the data."""
@@ -51,27 +42,14 @@ class Edit:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A candidate mixture: an edit and, for each batch and for the past, what it adds.
+    """A candidate mixture: an edit and, for each batch and for the past, what it adds."""
 
-    Attributes
-    ----------
-    move : str
-        Which move proposes it.
-    parents, children : tuple of int
-        Ids it takes apart or joins, and ids that stand in their place.
-    edit : Edit
-    deltas : tuple of SuffStats
-        Addition for each batch of the memo.
-    past_delta : SuffStats
-        Addition for the past.
-    """
-
-    move: str
-    parents: tuple[int, ...]
+    move: str  # which move proposes it
+    parents: tuple[int, ...]  # ids it takes apart or joins, and ids that stand in their place
     children: tuple[int, ...]
     edit: Edit
-    deltas: tuple[SuffStats, ...]
-    past_delta: SuffStats
+    deltas: tuple[SuffStats, ...]  # addition for each batch of the memo
+    past_delta: SuffStats  # addition for the past
 
 
 @dataclass(frozen=True)
@@ -112,33 +90,33 @@ def try_proposal(state: MixtureState, proposal: Proposal) -> tuple[MixtureState,
 
 
 @dataclass
-class Agenda:
-    """What the moves remember from lap to lap: samples collected for births, and which proposals rest.
+class MoveMemory:
+    """What the moves remember from lap to lap: samples collected for births, and the cool-down of rejected proposals.
 
-    A proposal that failed rests until the mass it is about has changed by ``restlessness``, so that proposing gets
-    cheaper as the mixture settles.
+    A rejected proposal is not made again until the mass it is about has changed by a share of ``cool_down``, so that proposing
+    gets cheaper as the mixture settles.
     """
 
-    restlessness: float = 0.05
+    cool_down: float = 0.05
     crowded: bool = False  # a birth found no room under max_components
     targets: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    _resting: dict[Key, float] = field(default_factory=dict)
+    _mass_when_rejected: dict[Key, float] = field(default_factory=dict)
 
-    def rests(self, key: Key, mass: float) -> bool:
-        """Whether this proposal failed when the mass was about the same."""
-        mass_then = self._resting.get(key)
-        return mass_then is not None and abs(mass - mass_then) <= self.restlessness * mass_then
+    def cools_down(self, key: Key, mass: float) -> bool:
+        """Whether this proposal was rejected when the mass was about the same."""
+        mass_then = self._mass_when_rejected.get(key)
+        return mass_then is not None and abs(mass - mass_then) <= self.cool_down * mass_then
 
-    def failed(self, key: Key, mass: float) -> None:
-        """Let a proposal rest at its present mass."""
-        self._resting[key] = mass
+    def rejected(self, key: Key, mass: float) -> None:
+        """Start the cool-down of a proposal at its present mass."""
+        self._mass_when_rejected[key] = mass
 
 
 class Candidate(Protocol):
     """Something a study has learnt enough about to propose."""
 
     key: Key
-    """Under which the agenda lets it rest."""
+    """Under which its cool-down is kept."""
     touches: frozenset[int]
     """Ids of the components whose responsibilities it would change: it is stale once another move changed one of them."""
 
@@ -171,13 +149,13 @@ class Study(Observer, Protocol):
 class Move(Protocol):
     """A way of changing the number or order of components; its options are its fields."""
 
-    def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> Study:
+    def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> Study:
         """Plan what to learn during the next lap."""
         ...
 
 
 def try_candidates(
-    state: MixtureState, candidates: Sequence[Candidate], agenda: Agenda, changed: set[int]
+    state: MixtureState, candidates: Sequence[Candidate], memory: MoveMemory, changed: set[int]
 ) -> tuple[MixtureState, list[MoveRecord]]:
     """Try candidates one after the other, each on the outcome of those before it.
 
@@ -189,7 +167,7 @@ def try_candidates(
             continue
         proposal = candidate.proposal(state)
         if proposal is None:
-            agenda.failed(candidate.key, state.mass_of(candidate.key[1:]))
+            memory.rejected(candidate.key, state.mass_of(candidate.key[1:]))
             continue
         state, record = try_proposal(state, proposal)
         records.append(record)
@@ -197,7 +175,7 @@ def try_candidates(
             changed |= candidate.touches | set(record.children)
             candidate.accepted(record)
         else:
-            agenda.failed(candidate.key, state.mass_of(candidate.key[1:]))
+            memory.rejected(candidate.key, state.mass_of(candidate.key[1:]))
     return state, records
 
 

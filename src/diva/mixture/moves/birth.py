@@ -11,8 +11,8 @@ from torch import Tensor
 
 from diva.mixture.bound import joining_gains
 from diva.mixture.gaussian import GaussianFamily, Linear
-from diva.mixture.local import FLOAT32_AMPLIFICATION, View, exp_of_log
-from diva.mixture.moves.base import Agenda, Candidate, Edit, Key, MoveRecord, Proposal, x_log_x
+from diva.mixture.local import FLOAT32_AMPLIFICATION, LocalStep, exp_of_log
+from diva.mixture.moves.base import Candidate, Edit, Key, MoveMemory, MoveRecord, Proposal, x_log_x
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats, concat
 from diva.mixture.sticks import expected_log_weights, stick_posterior
@@ -47,21 +47,21 @@ class Birth:
     min_mass: float = 1.0
     max_components: int = 200
 
-    def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> BirthStudy:
+    def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> BirthStudy:
         """Create children for what was collected, and choose what to collect next."""
         adoptions = []
         seed = int(rng.integers(2**63))  # one draw a lap, however many rows: repeated rows then equal weighted ones
-        for parent, (z, weights) in sorted(agenda.targets.items()):
+        for parent, (z, weights) in sorted(memory.targets.items()):
             if parent not in state.ids:
                 continue
             k = state.position(parent)
             options = replace(self, n_fresh=min(self.n_fresh, 1 + self.max_components - state.n_components))
             children = create(state, k, z, weights, options, np.random.default_rng([seed, parent]))
             if children is None:
-                agenda.failed(("birth", parent), float(state.total.counts[k]))
+                memory.rejected(("birth", parent), float(state.total.counts[k]))
             else:
-                adoptions.append(_Adoption(state, k, children, self, agenda, np.random.default_rng([seed, parent, 1])))
-        agenda.targets.clear()
+                adoptions.append(_Adoption(state, k, children, self, memory, np.random.default_rng([seed, parent, 1])))
+        memory.targets.clear()
         adopting = {adoption.key[1] for adoption in adoptions}
         full = state.n_components >= self.max_components
         wanted = [
@@ -70,31 +70,19 @@ class Birth:
             if not full
             and component not in adopting
             and (not state.memo or state.total.counts[k] > 2 * self.min_mass)
-            and not agenda.rests(("birth", component), float(state.total.counts[k]))
+            and not memory.cools_down(("birth", component), float(state.total.counts[k]))
         ]
-        return BirthStudy(state, adoptions, wanted, self, agenda, np.random.default_rng(seed))
+        return BirthStudy(state, adoptions, wanted, self, memory, np.random.default_rng(seed))
 
 
 @dataclass(frozen=True)
 class Children:
-    """Fresh components that could replace one.
+    """Fresh components that could replace one."""
 
-    Attributes
-    ----------
-    scores : Linear
-        Log weight plus expected log-likelihood of each child.
-    masses : Tensor of shape (J,)
-        Mass each can expect.
-    heir : int
-        The child that keeps the parent's id and all that no other child claims.
-    precise : bool
-        Whether a child is too tight for float32.
-    """
-
-    scores: Linear
-    masses: Tensor
-    heir: int
-    precise: bool
+    scores: Linear  # log weight plus expected log-likelihood of each child
+    masses: Tensor  # (J,): mass each can expect
+    heir: int  # the child that keeps the parent's id and all that no other child claims
+    precise: bool  # whether a child is too tight for float32
 
     def __len__(self) -> int:
         return len(self.scores.offset)
@@ -205,12 +193,7 @@ def _fold_small(stats: SuffStats, min_mass: float) -> SuffStats:
 
 
 def _join_siblings(
-    family: GaussianFamily,
-    alpha: float,
-    features: Tensor,
-    weights: Tensor,
-    resp: Tensor,
-    anchor: SuffStats | None,
+    family: GaussianFamily, alpha: float, features: Tensor, weights: Tensor, resp: Tensor, anchor: SuffStats | None
 ) -> Tensor:
     """Join the pair of children that raises the samples' bound most, until none does."""
     while (n_children := resp.shape[1]) > 1:
@@ -273,13 +256,13 @@ class _Adoption:
     """Children waiting for adoption: what they would take from the parent, batch by batch."""
 
     def __init__(
-        self, state: MixtureState, k: int, children: Children, options: Birth, agenda: Agenda, rng: np.random.Generator
+        self, state: MixtureState, k: int, children: Children, options: Birth, memory: MoveMemory, rng: np.random.Generator
     ) -> None:
         self._parent = state.ids[k]
         self.key: Key = ("birth", self._parent)
         self.touches = frozenset([self._parent])
         self.precise = children.precise
-        self._k, self._family, self._agenda = k, state.family, agenda
+        self._k, self._family, self._memory = k, state.family, memory
         self._max_components = options.max_components
         order = [children.heir, *(j for j in range(len(children)) if j != children.heir)]
         self._n_children = len(children)
@@ -292,20 +275,20 @@ class _Adoption:
         """Delta of the heir, then of each other child."""
         return self._family.empty(self._n_children)
 
-    def observe(self, view: View) -> None:
+    def observe(self, step: LocalStep) -> None:
         """Split the parent's responsibilities among the children."""
-        rows = view.members[self._k]  # all else stays with the heir
+        rows = step.members[self._k]  # all else stays with the heir
         if len(rows) == 0:
             return
-        features = view.features[rows]
+        features = step.features[rows]
         coef, offset = (t.to(features.dtype) for t in self._scores)
         log_q = torch.log_softmax(torch.addmm(offset, features, coef), dim=1)
         q = exp_of_log(log_q)
-        resp = view.resp[rows, self._k]
-        mass = view.weighted(resp, rows)
+        resp = step.resp[rows, self._k]
+        mass = step.weighted(resp, rows)
         taken = mass.unsqueeze(1) * q
         split = -(taken * log_q).sum(0).double()  # entropy of the split itself, by child
-        entropy = split - (taken.T @ view.log_resp[rows, self._k]).double()
+        entropy = split - (taken.T @ step.log_resp[rows, self._k]).double()
         products = taken[:, 1:].T @ features
         gained = self._family.stats(taken[:, 1:].sum(0).double(), products.double(), entropy[1:])
         lost = self._family.empty() - gained.merged()
@@ -324,7 +307,7 @@ class _Adoption:
         k, n_old = state.position(self._parent), state.n_components
         fresh = tuple(range(state.next_id, state.next_id + self._n_children - 1))
         if n_old + len(fresh) > self._max_components:
-            self._agenda.crowded = True
+            self._memory.crowded = True
             return None
         edit = Edit(
             assignment=torch.arange(n_old),
@@ -337,7 +320,7 @@ class _Adoption:
         """Hand the children's samples on."""
         for j, child in enumerate(record.children):
             if (sample := self._samplers.sample(j)) is not None:
-                self._agenda.targets[child] = sample
+                self._memory.targets[child] = sample
 
 
 class BirthStudy:
@@ -349,10 +332,10 @@ class BirthStudy:
         adoptions: list[_Adoption],
         wanted: list[int],
         options: Birth,
-        agenda: Agenda,
+        memory: MoveMemory,
         rng: np.random.Generator,
     ) -> None:
-        self._adoptions, self._agenda = adoptions, agenda
+        self._adoptions, self._memory = adoptions, memory
         self._dim = state.family.dim
         self._wanted = [(state.ids[k], float(state.total.counts[k])) for k in wanted]
         self._columns = torch.tensor(wanted, dtype=torch.long, device=state.total.counts.device)
@@ -369,13 +352,13 @@ class BirthStudy:
         """Whether children wait for adoption or components for collection."""
         return bool(self._adoptions) or bool(self._wanted)
 
-    def observe(self, view: View) -> None:
+    def observe(self, step: LocalStep) -> None:
         """Let children adopt, and draw samples of the components wanted."""
         for adoption in self._adoptions:
-            adoption.observe(view)
+            adoption.observe(step)
         if self._wanted:
-            resp = view.resp[:, self._columns]
-            self._samplers.offer(view.features[:, : self._dim], view.weighted(resp), resp > COLLECT_ABOVE)
+            resp = step.resp[:, self._columns]
+            self._samplers.offer(step.features[:, : self._dim], step.weighted(resp), resp > COLLECT_ABOVE)
 
     def end_batch(self) -> None:
         """Close one batch."""
@@ -386,7 +369,7 @@ class BirthStudy:
         """Hand the collected samples on and return the births that can now be judged."""
         for j, (component, mass) in enumerate(self._wanted):
             if (sample := self._samplers.sample(j)) is not None:
-                self._agenda.targets[component] = sample
+                self._memory.targets[component] = sample
             else:  # too few codes to split
-                self._agenda.failed(("birth", component), mass)
+                self._memory.rejected(("birth", component), mass)
         return self._adoptions

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diva.mixture.local import MEMBER_ABOVE, View, exp_of_log
-from diva.mixture.moves.base import Agenda, Candidate, Key, MoveRecord, Proposal, joint_entropy_floor, x_log_x
+from diva.mixture.local import MEMBER_ABOVE, LocalStep, exp_of_log
+from diva.mixture.moves.base import Candidate, Key, MoveMemory, MoveRecord, Proposal, joint_entropy_floor, x_log_x
 from diva.mixture.moves.merge import joining_proposal
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats, add_up, concat
@@ -40,7 +40,7 @@ class Delete:
     light: float = 0.05
     max_considered: int = 5
 
-    def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> DeleteStudy:
+    def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> DeleteStudy:  # noqa: ARG002  # a Move takes it
         """Choose components that others come near to describing."""
         if state.n_components < 3:  # with two, a merge says all
             return DeleteStudy(state, [])
@@ -51,7 +51,7 @@ class Delete:
         worth = torch.where(light, -torch.inf, cost_per_sample)
         deletions = []
         for k in worth.argsort(stable=True).tolist():
-            if worth[k] < self.worst_cost and not agenda.rests(("delete", state.ids[k]), float(masses[k])):
+            if worth[k] < self.worst_cost and not memory.cools_down(("delete", state.ids[k]), float(masses[k])):
                 n_near = state.n_components - 1 if light[k] else min(self.n_neighbours, state.n_components - 1)
                 deletions.append(_Deletion(state, k, near[k, :n_near].tolist()))
         return DeleteStudy(state, deletions[: self.max_considered])
@@ -73,17 +73,17 @@ class DeleteStudy:
         """Whether there is a component to consider."""
         return bool(self._deletions)
 
-    def observe(self, view: View) -> None:
+    def observe(self, step: LocalStep) -> None:
         """Share out one chunk."""
         if not self._deletions:
             return
         # codes a component hardly holds: all to the heir, where only the entropy differs from a merge
-        r_gone, r_heir = view.resp[:, self._gone], view.resp[:, self._heirs]
+        r_gone, r_heir = step.resp[:, self._gone], step.resp[:, self._heirs]
         r_gone = torch.where(r_gone > MEMBER_ABOVE, 0.0, r_gone)
-        apart = view.neg_entropy[:, self._gone] + view.neg_entropy[:, self._heirs]
-        entropy = view.weighted(apart - x_log_x(r_gone + r_heir)).sum(0).double()
+        apart = step.neg_entropy[:, self._gone] + step.neg_entropy[:, self._heirs]
+        entropy = step.weighted(apart - x_log_x(r_gone + r_heir)).sum(0).double()
         for deletion, change in zip(self._deletions, entropy, strict=True):
-            deletion.observe(view, change)
+            deletion.observe(step, change)
 
     def end_batch(self) -> None:
         """Close one batch."""
@@ -110,21 +110,21 @@ class _Deletion:
     def _blank(self) -> SuffStats:
         return self._family.empty(len(self.neighbours))
 
-    def observe(self, view: View, heir_entropy: Tensor) -> None:
+    def observe(self, step: LocalStep, heir_entropy: Tensor) -> None:
         """Share out the codes the component does hold, in proportion to the neighbours' responsibilities.
 
         ``heir_entropy`` is the change of entropy from all the other codes.
         """
-        rows = view.members[self.gone]
-        log_resp = view.log_resp[rows][:, self.neighbours]
+        rows = step.members[self.gone]
+        log_resp = step.log_resp[rows][:, self.neighbours]
         before = exp_of_log(log_resp)
-        extra = view.resp[rows, self.gone].unsqueeze(1) * torch.softmax(log_resp, dim=1)  # (m, J)
-        entropy = view.weighted(before * log_resp - x_log_x(before + extra), rows).sum(0).double()
+        extra = step.resp[rows, self.gone].unsqueeze(1) * torch.softmax(log_resp, dim=1)  # (m, J)
+        entropy = step.weighted(before * log_resp - x_log_x(before + extra), rows).sum(0).double()
         # the heir's part of these rows was counted in heir_entropy as if it received nothing
         entropy[0] += heir_entropy
-        taken = view.weighted(extra[:, 1:], rows)
+        taken = step.weighted(extra[:, 1:], rows)
         gained = self._family.stats(
-            taken.sum(0).double(), (taken.T @ view.features[rows]).double(), torch.zeros_like(entropy[1:])
+            taken.sum(0).double(), (taken.T @ step.features[rows]).double(), torch.zeros_like(entropy[1:])
         )
         given = self._family.empty() - gained.merged()  # the heir was credited with everything
         delta = concat([given, gained])

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from diva.mixture.bound import joining_gains
-from diva.mixture.local import View
-from diva.mixture.moves.base import Agenda, Candidate, Edit, Key, MoveRecord, Proposal, joint_entropy_floor, x_log_x
+from diva.mixture.local import LocalStep
+from diva.mixture.moves.base import Candidate, Edit, Key, MoveMemory, MoveRecord, Proposal, joint_entropy_floor, x_log_x
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
 
@@ -28,11 +28,11 @@ class Merge:
 
     max_partners: int = 3
 
-    def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> MergeStudy:
+    def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> MergeStudy:  # noqa: ARG002  # a Move takes it
         """Choose pairs that could pay, from the statistics alone."""
-        return MergeStudy(state, self._promising_pairs(state, agenda))
+        return MergeStudy(state, self._promising_pairs(state, memory))
 
-    def _promising_pairs(self, state: MixtureState, agenda: Agenda) -> list[tuple[int, int]]:
+    def _promising_pairs(self, state: MixtureState, memory: MoveMemory) -> list[tuple[int, int]]:
         if state.n_components < 2:
             return []
         counts = state.total.counts
@@ -49,7 +49,7 @@ class Merge:
                 break
             i, j = int(a[p]), int(b[p])
             key = _key(state.ids[i], state.ids[j])
-            if max(n_pairs[i], n_pairs[j]) < self.max_partners and not agenda.rests(key, float(counts[i] + counts[j])):
+            if max(n_pairs[i], n_pairs[j]) < self.max_partners and not memory.cools_down(key, float(counts[i] + counts[j])):
                 pairs.append((i, j))
                 n_pairs[i] += 1
                 n_pairs[j] += 1
@@ -76,12 +76,12 @@ class MergeStudy:
         """Whether there is a pair to look at."""
         return bool(self._ids)
 
-    def observe(self, view: View) -> None:
+    def observe(self, step: LocalStep) -> None:
         """Add up joint minus separate entropies."""
         if self._ids:
-            apart = view.neg_entropy
-            together = x_log_x(view.resp[:, self._a] + view.resp[:, self._b])
-            self._current += view.weighted(apart[:, self._a] + apart[:, self._b] - together).sum(0)
+            apart = step.neg_entropy
+            together = x_log_x(step.resp[:, self._a] + step.resp[:, self._b])
+            self._current += step.weighted(apart[:, self._a] + apart[:, self._b] - together).sum(0)
 
     def end_batch(self) -> None:
         """Close one batch."""

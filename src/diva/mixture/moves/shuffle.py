@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from diva.mixture.local import View
-from diva.mixture.moves.base import Agenda, Candidate, Edit, Key, MoveRecord, Proposal
+from diva.mixture.local import LocalStep
+from diva.mixture.moves.base import Candidate, Edit, Key, MoveMemory, MoveRecord, Proposal
 from diva.mixture.state import MixtureState
 
 
@@ -17,7 +17,7 @@ from diva.mixture.state import MixtureState
 class Shuffle:
     """Stick-breaking weights fall with position, so the bound is highest with the heaviest component first."""
 
-    def study(self, state: MixtureState, agenda: Agenda, rng: np.random.Generator) -> ShuffleStudy:
+    def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> ShuffleStudy:  # noqa: ARG002  # a Move takes it
         """Nothing to plan: the order follows from the statistics."""
         return ShuffleStudy()
 
@@ -27,7 +27,7 @@ class ShuffleStudy:
 
     busy = precise = False
 
-    def observe(self, view: View) -> None:
+    def observe(self, step: LocalStep) -> None:
         """Nothing to observe."""
 
     def end_batch(self) -> None:

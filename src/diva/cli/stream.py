@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,16 +15,14 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from diva.cli import console
-from diva.cli.asking import noted, noted_image_size
-from diva.cli.errors import INTERRUPTED, Stopped, UsageError, for_people
-from diva.cli.learning import stopping_at_once
-from diva.cli.options import Columns, ImageSize, Json, Key, columns_of, image_size_of
-from diva.cli.runs import check_finished, open_model
+from diva.cli import _console
+from diva.cli._errors import INTERRUPTED, Stopped, UsageError, for_people, stopping_at_once
+from diva.cli._options import Columns, ImageSize, Json, Key, columns_of, image_size_of, one_of
+from diva.cli._runs import check_finished, open_model, recorded_image_size, recorded_names
 from diva.data import FileStream, Following, LineStream, Offset, ReadOptions, StreamBatch
 from diva.data.scaling import allowed_shapes
-from diva.exceptions import ComponentLimitWarning
-from diva.models.diva import DIVA
+from diva.models.base import Assignment, DeepClusterer
+from diva.models.incremental import IncrementalMixin
 from diva.models.memory import BatchRecord
 from diva.partition.matching import ClusterRecord
 from diva.runs.folder import RunFolder
@@ -40,10 +37,8 @@ class Reading:
     """How samples are read, as it was asked for."""
 
     source: str
+    options: ReadOptions
     batch_size: int
-    columns: tuple[str, ...] | None
-    image_size: tuple[int, int] | None
-    key: str | None
     following: Following | None
     continues: bool
 
@@ -99,15 +94,10 @@ def stream(
         _check_options(source, following, idle_timeout, from_offset, other_source, predictions)
         assert source is not None
         check_finished(run)
-        reading = Reading(
-            source if source == STANDARD_INPUT else os.path.abspath(os.path.expanduser(source)),
-            batch_size,
-            columns_of(columns) or noted(run, "columns"),
-            image_size_of(image_size) or noted_image_size(run, source),
-            key,
-            following,
-            from_offset,
-        )
+        taken = columns_of(columns) or recorded_names(run, "columns")
+        size = image_size_of(image_size) or recorded_image_size(run, source)
+        path = source if source == STANDARD_INPUT else os.path.abspath(os.path.expanduser(source))
+        reading = Reading(path, ReadOptions(taken, image_size=size, key=key), batch_size, following, from_offset)
         try:
             with stopping_at_once(), RunFolder(run).locked():
                 commit = _starting_point(read_commit(folder), reading.source, other_source, predictions)
@@ -117,7 +107,9 @@ def stream(
         except Stopped:
             reached = read_commit(folder)
             n_samples = 0 if reached is None else reached.samples
-            console.errors.print(f"Stopped after {n_samples:,} samples. Start the same command again to go on.", soft_wrap=True)
+            _console.errors.print(
+                f"Stopped after {n_samples:,} samples. Start the same command again to go on.", soft_wrap=True
+            )
             raise typer.Exit(INTERRUPTED) from None
         _show(run, work, log, as_json)
 
@@ -140,8 +132,8 @@ def _check_options(
         raise UsageError("--from-offset is for lines on standard input; files are found again by their names. Leave it out.")
     if source != STANDARD_INPUT and not Path(source).expanduser().exists():
         raise UsageError(f"There is no file or folder {source!r}. A stream reads files, or - for standard input.")
-    if other_source not in (None, *OTHER_SOURCE):
-        raise UsageError(f"--other-source should be new or moved, got {other_source!r}.")
+    if other_source is not None:
+        one_of("--other-source", other_source, OTHER_SOURCE)
     if predictions is None:
         return
     if predictions.suffix != ".jsonl":
@@ -178,27 +170,13 @@ def _starting_point(before: Commit | None, source: str, other_source: str | None
     return replace(commit, source=source)
 
 
-def _open_stream(reading: Reading, model: DIVA, log: StreamLog) -> FileStream | LineStream:
+def _open_stream(reading: Reading, model: DeepClusterer, log: StreamLog) -> FileStream | LineStream:
     shapes = allowed_shapes(model.pipeline_.item_shape, model.pipeline_.scaling)
-    offset = log.last.offset
+    common: dict[str, Any] = {"batch_size": reading.batch_size, "shapes": shapes, "offset": log.last.offset}
     if reading.source == STANDARD_INPUT:
-        return LineStream(
-            sys.stdin.buffer,
-            batch_size=reading.batch_size,
-            shapes=shapes,
-            offset=offset,
-            columns=reading.columns,
-            continues=reading.continues,
-        )
-    return FileStream(
-        Path(reading.source),
-        batch_size=reading.batch_size,
-        shapes=shapes,
-        offset=offset,
-        used=log.used_parts(),
-        options=ReadOptions(reading.columns, image_size=reading.image_size, key=reading.key),
-        following=reading.following,
-    )
+        return LineStream(sys.stdin.buffer, **common, columns=reading.options.columns, continues=reading.continues)
+    path, used = Path(reading.source), log.used_parts()
+    return FileStream(path, **common, used=used, options=reading.options, following=reading.following)
 
 
 class Work:
@@ -206,36 +184,42 @@ class Work:
 
     Parameters
     ----------
-    model : DIVA
+    model : DeepClusterer
     learns : bool
         Whether the model goes on learning, or only predicts.
     checkpoint_every : int
         Batches between two commits.
+
+    Raises
+    ------
+    UsageError
+        If a model should learn that cannot go on.
     """
 
-    def __init__(self, model: DIVA, *, learns: bool, checkpoint_every: int) -> None:
+    def __init__(self, model: DeepClusterer, *, learns: bool, checkpoint_every: int) -> None:
+        learner = model if isinstance(model, IncrementalMixin) else None
+        if learns and learner is None:
+            name = type(model).__name__
+            raise UsageError(f"A model of {name} cannot go on with new samples. Pass --predict-only to leave it as it is.")
         self.model = model
         self.n_batches = self.n_samples = self.n_novel = 0
         self.warnings: list[str] = []
-        self._learns = learns
+        self._learner = learner if learns else None
         self._checkpoint_every = checkpoint_every
         self._pending: tuple[Offset, int, int] | None = None
 
     def use(self, batch: StreamBatch, log: StreamLog) -> list[dict[str, Any]]:
         """Learn or predict, note it, and commit if it is time; returns the events."""
         _, n_batches, n_samples = self._pending or (None, log.last.batches, log.last.samples)
-        number, first = n_batches + 1, n_samples
-        n = len(batch.samples)
+        number, first, n = n_batches + 1, n_samples, len(batch.samples)
         where = {"batch": number, "first": first, "last": first + n - 1}
-        predicts = log.last.predictions is not None
         with _told(number, first, n):
-            novel = self.model.is_novel(batch.samples) if predicts or not self._learns else None
-            events = self._events(batch.samples, novel, where)
-            rows = [] if novel is None or not predicts else _predictions(self.model, batch.samples, novel, first)
+            found, events = self._predict(batch.samples, where) if self._learner is None else self._learn(batch.samples, where)
+        rows = [] if log.last.predictions is None else predictions(found, self.model.cluster_ids_, first)
         log.note(events, batch.finished, rows)
         self._pending = (batch.offset, number, first + n)
         self.n_batches, self.n_samples = self.n_batches + 1, self.n_samples + n
-        self.n_novel += round(n * (events[0]["novel_share"] or 0.0))
+        self.n_novel += int(found.novel.sum())
         if number % self._checkpoint_every == 0:
             self.finish(log)
         return events
@@ -243,23 +227,28 @@ class Work:
     def finish(self, log: StreamLog) -> None:
         """Commit what is not committed yet."""
         if self._pending is not None:
-            log.commit(*self._pending, self.model.save if self._learns else None)
+            log.commit(*self._pending, None if self._learner is None else self._learner.save)
             self._pending = None
 
-    def _events(self, samples: NDArray[Any], novel: NDArray[np.bool_] | None, where: dict[str, int]) -> list[dict[str, Any]]:
-        if not self._learns:
-            assert novel is not None
-            model = self.model
-            counts = {"n_components": model.n_components_, "n_clusters": model.n_clusters_}
-            return [{"event": "batch"} | where | {"n_samples": len(samples), "novel_share": float(novel.mean())} | counts]
-        with warnings.catch_warnings(record=True) as warned:
-            warnings.simplefilter("always")
-            self.model.partial_fit(samples)
-        limits = (str(w.message) for w in warned if issubclass(w.category, ComponentLimitWarning))
-        self.warnings = list(dict.fromkeys([*self.warnings, *limits]))
-        record = self.model.batches_[-1]
-        changes = [change for change in self.model.cluster_lineage_ if change.batch == record.batch]
-        return [batch_event(record, where), *(cluster_event(change, where["batch"]) for change in changes)]
+    def _predict(self, samples: NDArray[Any], where: dict[str, int]) -> tuple[Assignment, list[dict[str, Any]]]:
+        found = self.model.assign(samples)
+        event = {"event": "batch"} | where | {"n_samples": len(samples), "novel_share": float(found.novel.mean())}
+        return found, [event | sizes_of(self.model)]
+
+    def _learn(self, samples: NDArray[Any], where: dict[str, int]) -> tuple[Assignment, list[dict[str, Any]]]:
+        learner = self._learner
+        assert learner is not None
+        with _console.keeping_limits(self.warnings):
+            found = learner.partial_fit_assign(samples)
+        record = learner.batches_[-1]
+        changes = [change for change in learner.cluster_lineage_ if change.batch == record.batch]
+        return found, [batch_event(record, where), *(cluster_event(change, where["batch"]) for change in changes)]
+
+
+def sizes_of(model: DeepClusterer) -> dict[str, int]:
+    """How many components, if it has any, and clusters a model has."""
+    components = {"n_components": model.n_components_} if hasattr(model, "n_components_") else {}
+    return components | {"n_clusters": model.n_clusters_}
 
 
 def batch_event(record: BatchRecord, where: dict[str, int]) -> dict[str, Any]:
@@ -279,18 +268,12 @@ def cluster_event(change: ClusterRecord, batch: int) -> dict[str, Any]:
     }
 
 
-def _predictions(model: DIVA, samples: NDArray[Any], novel: NDArray[np.bool_], first: int) -> list[dict[str, Any]]:
+def predictions(found: Assignment, cluster_ids: NDArray[np.int64], first: int) -> list[dict[str, Any]]:
     """Clusters as the model knows them now; whether a sample was novel when it came."""
-    clusters, proba = model.predict(samples), model.predict_proba(samples)
-    columns = {int(name): column for column, name in enumerate(model.cluster_ids_)}
+    columns = (cluster_ids[found.positions].tolist(), found.confidence.tolist(), found.novel.tolist())
     return [
-        {
-            "sample": first + i,
-            "cluster": int(cluster),
-            "probability": min(1.0, float(proba[i, columns[int(cluster)]])),
-            "novel": bool(novel[i]),
-        }
-        for i, cluster in enumerate(clusters)
+        {"sample": first + i, "cluster": cluster, "probability": probability, "novel": novel}
+        for i, (cluster, probability, novel) in enumerate(zip(*columns, strict=True))
     ]
 
 
@@ -304,12 +287,12 @@ def _told(number: int, first: int, n: int) -> Iterator[None]:
 
 
 def _go_on(work: Work, log: StreamLog, source: FileStream | LineStream) -> None:
-    with console.BatchProgress(log.last.samples) as progress:
+    with _console.BatchProgress(log.last.samples) as progress:
         for batch in source.batches():
             progress.say(work.use(batch, log))
         work.finish(log)
     if isinstance(source, FileStream) and source.n_others:
-        console.note(f"{source.n_others:,} files of other kinds were left out.")
+        _console.note(f"{source.n_others:,} files of other types were left out.")
 
 
 def _show(run: Path, work: Work, log: StreamLog, as_json: bool) -> None:
@@ -323,8 +306,7 @@ def _show(run: Path, work: Work, log: StreamLog, as_json: bool) -> None:
         "batches": commit.batches,
         "samples": commit.samples,
         "offset": commit.offset.to_plain(),
-        "n_clusters": work.model.n_clusters_,
-        "n_components": work.model.n_components_,
+        **sizes_of(work.model),
         "events": str(log.folder / EVENTS),
         "predictions": commit.predictions,
         "warnings": work.warnings,
@@ -332,11 +314,10 @@ def _show(run: Path, work: Work, log: StreamLog, as_json: bool) -> None:
     if as_json:
         print(json.dumps(said))
         return
-    novel = f", {work.n_novel:,} of them of no known kind" if work.n_novel else ""
-    console.output.print(
-        f"{work.n_samples:,} new samples in {work.n_batches:,} batches{novel}; {commit.samples:,} in all", soft_wrap=True
-    )
-    console.output.print(f"Model    {said['n_clusters']} clusters, {said['n_components']} components", soft_wrap=True)
-    console.output.print(f"Events   {said['events']}", soft_wrap=True)
+    novel = f", {work.n_novel:,} of them novel" if work.n_novel else ""
+    _console.say(f"{work.n_samples:,} new samples in {work.n_batches:,} batches{novel}; {commit.samples:,} in all")
+    components = f", {said['n_components']} components" if "n_components" in said else ""
+    _console.say(f"Model    {said['n_clusters']} clusters{components}")
+    _console.say(f"Events   {said['events']}")
     for warning in work.warnings:
-        console.output.print(f"Note     {warning}", soft_wrap=True, style="yellow")
+        _console.say(f"Note     {warning}", "yellow")

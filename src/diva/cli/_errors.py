@@ -1,15 +1,16 @@
-"""Failures, as one paragraph and an exit code."""
+"""Failures, as one paragraph and an exit code; and stopping when asked to."""
 
 from __future__ import annotations
 
 import errno
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
 from rich.markup import escape
 
-from diva.cli.console import errors
+from diva.cli._console import errors
 from diva.exceptions import UnknownDatasetError
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130
@@ -43,6 +44,21 @@ def for_people() -> Iterator[None]:
         raise _exit(f"{message.rstrip('.')}.{advice}", FAILURE) from None
     except (ValueError, ArithmeticError, RuntimeError, TypeError, MemoryError, ImportError) as error:
         raise _exit(error, FAILURE) from None
+
+
+@contextmanager
+def stopping_at_once() -> Iterator[None]:
+    """Make Ctrl-C and a polite kill end the work where it is: the last checkpoint is whole, and the run can go on from it."""
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _exit(error: Exception | str, code: int) -> typer.Exit:

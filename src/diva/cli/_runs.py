@@ -7,10 +7,12 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
-from diva.cli.errors import UsageError
-from diva.cli.sources import SOURCE_FILE
-from diva.models.diva import DIVA
+from diva.cli._errors import UsageError
+from diva.cli._sources import SOURCE_FILE, SourceSpec
+from diva.data.formats.paths import is_table
+from diva.models.base import DeepClusterer
 from diva.report.page import REPORT
 from diva.report.projection import PROJECTION
 from diva.runs.folder import CHECKPOINT, CONFIG, HISTORY, MODEL, RunFolder
@@ -18,7 +20,7 @@ from diva.runs.load import load
 from diva.runs.snapshot import SNAPSHOT
 from diva.runs.stream_log import PREDICTING, STREAM, read_commit
 from diva.runs.summarize import summarize_old_run
-from diva.runs.summary import RESULTS
+from diva.runs.summary import RESULTS, read_facts
 
 RUNS = Path("runs")
 REPLACED = ".replaced"  # where an old run waits until the new one has something to show
@@ -82,7 +84,7 @@ def _put_back(aside: Path) -> None:
     aside.rmdir()
 
 
-def open_model(run: Path) -> DIVA:
+def open_model(run: Path) -> DeepClusterer:
     """Fitted model of a run, as its stream has left it if it has one; or of a model file.
 
     Raises
@@ -124,8 +126,23 @@ def add_missing_summary(run: Path) -> None:
         summarize_old_run(load(run / MODEL), run).save(run)
 
 
-def _load(path: Path) -> DIVA:
+def recorded_names(run: Path, what: Literal["columns", "feature_names"]) -> tuple[str, ...] | None:
+    """Names that a run has of its columns, or of the features they hold; a model file alone has none."""
+    if not any((run / made).exists() for made in (RESULTS, SNAPSHOT)):
+        return None
+    names = read_facts(run).get(what)
+    return None if names is None else tuple(names)
+
+
+def recorded_image_size(run: Path, source: str) -> tuple[int, int] | None:
+    """What images were resized to for a run; None if the source is no folder of images."""
+    if not Path(source).is_dir() or is_table(source) or not (run / SOURCE_FILE).exists():
+        return None
+    return SourceSpec.read(run).image_size
+
+
+def _load(path: Path) -> DeepClusterer:
     model = load(path)
-    if not isinstance(model, DIVA):
-        raise UsageError(f"{str(path)!r} holds a {type(model).__name__}; this command is for models of DIVA.")
+    if not isinstance(model, DeepClusterer):
+        raise UsageError(f"{str(path)!r} holds a {type(model).__name__}; this command is for models of `diva fit`.")
     return model

@@ -4,7 +4,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diva.partition.grouping import Hierarchy, Walk, choose_resolution, communities, group
+from diva.partition.hierarchy import Hierarchy, group
+from diva.partition.louvain import communities
+from diva.partition.resolution import choose_resolution
+from diva.partition.walk import Walk
 
 seeds = st.integers(0, 2**32 - 1)
 resolutions = st.floats(0.01, 10.0)

@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
-from diva.models.diva import DIVA
+from diva.exceptions import ComponentLimitWarning
+from diva.models.base import DeepClusterer, describe_terms
 from diva.report.words import duration
 from diva.runs.summary import Summary
 from diva.training.state import EpochRecord
@@ -26,34 +37,41 @@ def is_watched() -> bool:
     return errors.is_terminal
 
 
-class EpochProgress:
-    """A callback of DIVA that shows epoch, loss terms, K and the last births and merges."""
+class _Progress:
+    """A line that moves while somebody watches, and leaves nothing behind."""
 
-    def __init__(self, first_epoch: int = 0) -> None:
+    def __init__(self, description: str, *columns: ProgressColumn) -> None:
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TaskProgressColumn(),
-            TimeRemainingColumn(compact=True),
+            *columns,
             TextColumn("{task.fields[said]}", style="dim"),
             console=errors,
             transient=True,
             disable=not is_watched(),
         )
-        self._task = self._progress.add_task("looking at the data", total=None, said="")
-        self._epoch = first_epoch
-        self._model: DIVA | None = None
-        self._last_move = ""
+        self._task = self._progress.add_task(description, total=None, said="")
 
-    def __enter__(self) -> EpochProgress:
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def watch(self, model: DIVA) -> None:
+
+class EpochProgress(_Progress):
+    """A callback that shows epoch, loss terms, the number of clusters and the last births and merges."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "looking at the data", BarColumn(bar_width=24), TaskProgressColumn(), TimeRemainingColumn(compact=True)
+        )
+        self._epoch = 0
+        self._model: DeepClusterer | None = None
+        self._last_move = ""
+
+    def watch(self, model: DeepClusterer) -> None:
         """Say whose steps these are: the model knows how many epochs there will be."""
         self._model = model
 
@@ -67,38 +85,21 @@ class EpochProgress:
             total=None if self._model is None else self._model.config_.n_epochs,
         )
 
-    def __call__(self, model: DIVA, record: EpochRecord) -> None:
+    def __call__(self, _: DeepClusterer, record: EpochRecord) -> None:
         """Note what an epoch did."""
         self._epoch = record.epoch + 1
         moves = {"birth": record.births, "merge": record.merges, "deletion": record.deletes}
         happened = ", ".join(f"{n} {name}{'s' if n > 1 else ''}" for name, n in moves.items() if n)
         if happened:
             self._last_move = f"{happened} in epoch {self._epoch}"
-        count = f"K {record.n_components}" if record.n_clusters is None else f"clusters {record.n_clusters}"
-        said = f"{record.phase}  reconstruction {record.reconstruction:.2f}  kl {record.kl:.2f}  {count}  {self._last_move}"
-        self._progress.update(self._task, said=said)
+        self._progress.update(self._task, said=f"{record.phase}  {describe_terms(record)}  {self._last_move}")
 
 
-class BatchProgress:
-    """A line that shows how far a stream has come, and one more for every change of clusters."""
+class BatchProgress(_Progress):
+    """How far a stream has come, and one more line for every change of clusters."""
 
     def __init__(self, n_samples: int) -> None:
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            TextColumn("{task.fields[said]}", style="dim"),
-            console=errors,
-            transient=True,
-            disable=not is_watched(),
-        )
-        self._task = self._progress.add_task(f"{n_samples:,} samples", total=None, said="reading")
-
-    def __enter__(self) -> BatchProgress:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        super().__init__(f"{n_samples:,} samples")
 
     def say(self, events: Sequence[dict[str, Any]]) -> None:
         """Show the events of a batch, of which the first is about all of it."""
@@ -140,30 +141,30 @@ def sparkline(values: Sequence[float]) -> str:
 
 def describe(summary: Summary, run: str, report: str | None) -> dict[str, Any]:
     """What a fit found, plain, for machines."""
-    snapshot, clusters = summary.snapshot, [] if summary.components is None else list(summary.components.clusters)
     said: dict[str, Any] = {
         "run": run,
         "report": report,
+        "model": summary.model,
         "n_samples": summary.n_samples,
         "n_clusters": summary.n_clusters,
-        "n_components": summary.n_components,
         "epochs": len(summary.epochs),
         "seconds": round(summary.seconds, 2),
-        "components_per_epoch": [epoch.n_components for epoch in summary.epochs if epoch.n_components],
-        "clusters": [
-            {
-                "cluster": number,
-                "size": int(size),
-                "components": clusters.count(number),
-                "confidence": round(float(confidence), 4),
-                **_majority(summary, number),
-            }
-            for number, (size, confidence) in enumerate(zip(snapshot.sizes, snapshot.mean_confidence, strict=True))
-        ],
+        "clusters": [_describe_cluster(summary, number) for number in range(summary.n_clusters)],
     }
+    if summary.components is not None:
+        said["n_components"] = summary.n_components
+        said["components_per_epoch"] = [epoch.n_components for epoch in summary.epochs if epoch.n_components]
     if summary.metrics:
         said["metrics"] = summary.metrics
     return said
+
+
+def _describe_cluster(summary: Summary, number: int) -> dict[str, Any]:
+    row: dict[str, Any] = {"cluster": number, "size": int(summary.snapshot.sizes[number])}
+    if summary.components is not None:
+        row["components"] = list(summary.components.clusters).count(number)
+    confidence = float(summary.snapshot.mean_confidence[number])
+    return row | {"confidence": round(confidence, 4), **_majority(summary, number)}
 
 
 def _majority(summary: Summary, cluster: int) -> dict[str, Any]:
@@ -179,29 +180,44 @@ def show_summary(said: dict[str, Any]) -> None:
     plural = "" if len(filled) == 1 else "s"
     title = f"{len(filled)} cluster{plural} in {said['n_samples']:,} samples"
     table = Table(title=title, title_justify="left", box=None)
-    has_truth = "mostly" in filled[0]
-    for name in ("cluster", "size", "", "components", "confidence", *(("mostly", "purity") if has_truth else ())):
-        table.add_column(name, justify="left" if name in ("", "mostly") else "right")
     largest = max(row["size"] for row in filled)
+    formats = {"cluster": "{}", "size": "{:,}", "": "[cyan]{}[/]", "components": "{}", "confidence": "{:.2f}"}
+    formats |= {"mostly": "{}", "purity": "{:.2f}"}
+    names = [name for name in formats if not name or name in filled[0]]
+    for name in names:
+        table.add_column(name, justify="left" if name in ("", "mostly") else "right")
     for row in filled:
-        bar = "█" * max(1, round(16 * row["size"] / largest))
-        cells = [str(row["cluster"]), f"{row['size']:,}", f"[cyan]{bar}[/]", str(row["components"]), f"{row['confidence']:.2f}"]
-        table.add_row(*cells, *([str(row["mostly"]), f"{row['purity']:.2f}"] if has_truth else []))
+        cells = row | {"": "█" * max(1, round(16 * row["size"] / largest))}
+        table.add_row(*(formats[name].format(cells[name]) for name in names))
     output.print(table)
     if n_empty := len(said["clusters"]) - len(filled):
-        output.print(f"{n_empty} more of the model's clusters hold none of these samples.")
-    curve = said["components_per_epoch"]
-    if curve:
-        output.print(f"Components per epoch  {sparkline(curve)}  {curve[0]} to {max(curve)}, {said['n_components']} at the end")
+        say(f"{n_empty} more of the model's clusters hold none of these samples.")
+    if curve := said.get("components_per_epoch"):
+        say(f"Components per epoch  {sparkline(curve)}  {curve[0]} to {max(curve)}, {said['n_components']} at the end")
     if "metrics" in said:
         found = said["metrics"]["clusters"]
-        output.print(f"Against the labels    one-to-one accuracy {found['acc_one_to_one']:.3f}, NMI {found['nmi']:.3f}")
-    output.print(f"Learnt for            {duration(said['seconds'])}, {said['epochs']} epochs")
+        say(f"Against the labels    one-to-one accuracy {found['acc_one_to_one']:.3f}, NMI {found['nmi']:.3f}")
+    say(f"Learnt for            {duration(said['seconds'])}, {said['epochs']} epochs")
     for warning in said.get("warnings", ()):
-        output.print(f"Note                  {warning}", soft_wrap=True, style="yellow")
-    output.print(f"Run                   {said['run']}", soft_wrap=True)
+        say(f"Note                  {warning}", "yellow")
+    say(f"Run                   {said['run']}")
     if said["report"]:
-        output.print(f"Report                {said['report']}", soft_wrap=True)
+        say(f"Report                {said['report']}")
+
+
+def say(text: str, style: str | None = None) -> None:
+    """A line of the result; however long, it stays one line."""
+    output.print(text, soft_wrap=True, style=style)
+
+
+@contextmanager
+def keeping_limits(kept: list[str]) -> Iterator[None]:
+    """Keep what is warned about the limit of components, each once, for the summary at the end; be silent about the rest."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        yield
+    messages = (str(w.message) for w in warned if issubclass(w.category, ComponentLimitWarning))
+    kept[:] = dict.fromkeys([*kept, *messages])
 
 
 def note(text: str) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from diva.atomic import write_atomically
-from diva.cli.errors import UsageError
+from diva.cli._errors import UsageError
+from diva.cli._options import columns_of, image_size_of, one_of
 from diva.data import LoadedData, load_dataset, open_path
 from diva.data.datasets.registry import is_name
 from diva.data.formats.labels import read_labels
@@ -20,35 +21,16 @@ SOURCE_FILE = "source.json"
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """How the data of a run were named, so that they can be opened again.
+    """How the data of a run were named, so that they can be opened again."""
 
-    Attributes
-    ----------
-    source : str
-        Name of a data set, or an absolute path.
-    split : {"train", "test"}
-        Part of a data set that has both.
-    columns : tuple of str, or None
-        Columns of a table that are features; all numeric ones by default.
-    label_column : str or None
-        Column with the true classes.
-    labels : str or None
-        File with the true classes.
-    image_size : (height, width) or None
-    key : str or None
-        Array in an .npz file.
-    limit : int or None
-        Only the first so many samples.
-    """
-
-    source: str
-    split: str = "train"
-    columns: tuple[str, ...] | None = None
-    label_column: str | None = None
-    labels: str | None = None
+    source: str  # name of a data set, or an absolute path
+    split: str = "train"  # {"train", "test"}: part of a data set that has both
+    columns: tuple[str, ...] | None = None  # columns of a table that are features; all numeric ones by default
+    label_column: str | None = None  # column with the true classes
+    labels: str | None = None  # file with the true classes
     image_size: tuple[int, int] | None = None
-    key: str | None = None
-    limit: int | None = None
+    key: str | None = None  # array in an .npz file
+    limit: int | None = None  # only the first so many samples
 
     def write(self, run: Path) -> None:
         """Note it in the folder of a run."""
@@ -74,8 +56,10 @@ class SourceSpec:
             raise UsageError(f"{str(run / SOURCE_FILE)!r} is damaged ({error}). Start the run again with `diva fit`.") from None
 
 
-def specify(source: str, **given: Any) -> SourceSpec:
-    """A specification whose paths do not depend on the current folder."""
+def specify(
+    source: str, split: str = "train", columns: str | None = None, image_size: str | None = None, **given: Any
+) -> SourceSpec:
+    """A specification of what the options of a command say, whose paths do not depend on the current folder."""
     if source in ("", "-"):
         raise UsageError("SOURCE should be the name of a data set or a path; standard input is not read.")
     absolute = source if is_name(source) else os.path.abspath(os.path.expanduser(source))
@@ -83,7 +67,8 @@ def specify(source: str, **given: Any) -> SourceSpec:
         raise UsageError("Give --labels or --label-column, not both.")
     if given.get("labels") is not None:
         given["labels"] = os.path.abspath(given["labels"])
-    return SourceSpec(absolute, **given)
+    one_of("--split", split, ("train", "test"))
+    return SourceSpec(absolute, split, columns_of(columns), image_size=image_size_of(image_size), **given)
 
 
 def open_spec(spec: SourceSpec) -> LoadedData:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from diva.cli.errors import UsageError
+from diva.cli._errors import UsageError
 
+RunOrModel = Annotated[Path, typer.Argument(help="Folder of a finished run, or a model file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 Report = Annotated[bool, typer.Option(help="Write RUN/report.html at the end.")]
 Split = Annotated[str, typer.Option(help="Part of a named data set: train or test.")]
@@ -18,10 +21,11 @@ Key = Annotated[str | None, typer.Option(help="Which array of an .npz file.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many samples.")]
 
 
-def split_of(text: str) -> str:
-    """Part of a data set."""
-    if text not in ("train", "test"):
-        raise UsageError(f"--split should be train or test, got {text!r}.")
+def one_of(flag: str, text: str, allowed: Iterable[str]) -> str:
+    """A word that a flag takes; raises UsageError, naming all, for any other."""
+    words = list(allowed)
+    if text not in words:
+        raise UsageError(f"{flag} should be {' or '.join(words)}, got {text!r}.")
     return text
 
 

@@ -1,0 +1,111 @@
+"""``diva predict``: where samples belong."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from diva.cli import _console
+from diva.cli._errors import UsageError, for_people
+from diva.cli._options import Columns, ImageSize, Json, Key, LabelColumn, Limit, RunOrModel, Split
+from diva.cli._runs import open_model, recorded_image_size, recorded_names
+from diva.cli._sources import SourceSpec, open_spec, specify
+from diva.cli._tables import TableWriter
+from diva.data import LoadedData, PartOfSource
+from diva.data.formats.paths import is_table
+from diva.metrics import Agreement
+from diva.models.base import DeepClusterer
+
+PREDICTED_AT_ONCE = 4096
+
+
+def predict(
+    run: RunOrModel,
+    source: Annotated[str, typer.Argument(help="Samples to ask about: as in `diva fit`.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .parquet or .csv.")] = Path("predictions.parquet"),
+    split: Split = "train",
+    columns: Columns = None,
+    label_column: LabelColumn = None,
+    image_size: ImageSize = None,
+    key: Key = None,
+    limit: Limit = None,
+    as_json: Json = False,
+) -> None:
+    """Write cluster, component, probability and novelty of every sample.
+
+    \b
+    Examples
+      diva predict runs/digits digits --out labels.csv
+      diva predict runs/photos new_photos/ --image-size 32,32 --json
+    """
+    with for_people():
+        model = open_model(run)
+        if out.suffix not in (".parquet", ".csv"):
+            raise UsageError(f"--out should end in .parquet or .csv, got {str(out)!r}.")
+        if os.path.realpath(source) == os.path.realpath(out):
+            raise UsageError(f"--out is {str(out)!r}, the data themselves. Choose another file.")
+        spec = specify(source, split, columns, image_size, label_column=label_column, key=key, limit=limit)
+        found = _write_predictions(model, open_spec(_as_in_run(spec, run)), out)
+        if as_json:
+            print(json.dumps(found))
+        else:
+            _show(found)
+
+
+def _as_in_run(spec: SourceSpec, run: Path) -> SourceSpec:
+    """Read samples as those of the run were: the same columns, in whatever order they come, and images of the same size."""
+    spec = replace(spec, image_size=spec.image_size or recorded_image_size(run, spec.source))
+    if spec.columns is None and is_table(spec.source):
+        spec = replace(spec, columns=recorded_names(run, "columns"))
+        if spec.columns is None:
+            _console.note("This model names no columns; they are taken in the order they come in.")
+    return spec
+
+
+def _write_predictions(model: DeepClusterer, data: LoadedData, out: Path) -> dict[str, Any]:
+    """Write a row for each sample; returns what they come to."""
+    clusters, n_novel = [], 0
+    with TableWriter(out) as table:
+        for rows in _predictions(model, data):
+            table.write(rows)
+            clusters.append(rows["cluster"])
+            n_novel += int(rows["novel"].sum())
+    labels = np.concatenate(clusters)
+    found: dict[str, Any] = {
+        "out": str(out),
+        "n_samples": len(labels),
+        "n_novel": n_novel,
+        "sizes": {int(k): int((labels == k).sum()) for k in model.cluster_ids_},
+    }
+    return found if data.labels is None else found | {"metrics": Agreement(data.labels, labels).as_row()}
+
+
+def _predictions(model: DeepClusterer, data: LoadedData) -> Iterator[dict[str, Any]]:
+    """Columns of the table, for some samples at a time."""
+    has_mixture = hasattr(model, "mixture_")
+    for start in range(0, len(data.source), PREDICTED_AT_ONCE):
+        index = np.arange(start, min(start + PREDICTED_AT_ONCE, len(data.source)))
+        found = model.assign(PartOfSource(data.source, index))
+        yield {
+            "sample": index if data.sample_names is None else [data.sample_names[i] for i in index],
+            "cluster": model.cluster_ids_[found.positions],
+            **({"component": found.components} if has_mixture else {}),
+            "probability": found.confidence,
+            "log_density" if has_mixture else "score": found.scores,
+            "novel": found.novel,
+        }
+
+
+def _show(found: dict[str, Any]) -> None:
+    n_clusters = sum(size > 0 for size in found["sizes"].values())
+    said = f"{found['n_samples']:,} samples in {n_clusters} clusters, {found['n_novel']:,} of them novel"
+    _console.say(f"{said}: {found['out']}")
+    if metrics := found.get("metrics"):
+        _console.say(f"one-to-one accuracy {metrics['acc_one_to_one']:.3f}, NMI {metrics['nmi']:.3f}")

@@ -1,0 +1,65 @@
+"""``diva resume``: go on with a run that was interrupted."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from diva.cli._errors import UsageError, for_people
+from diva.cli._fitting import learn
+from diva.cli._options import Json, Report
+from diva.cli._sources import SourceSpec, open_spec, specify
+from diva.data.datasets.registry import is_name
+from diva.models.base import DeepClusterer
+from diva.runs.folder import CONFIG, MODEL
+from diva.runs.load import DEEP_MODELS
+from diva.runs.snapshot import SNAPSHOT
+from diva.runs.upgrade import upgraded_run_config
+
+
+def resume(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that was interrupted.")],
+    source: Annotated[str | None, typer.Option(help="Where the data are now, if they were moved.")] = None,
+    report: Report = True,
+    as_json: Json = False,
+) -> None:
+    """Go on with a run that was interrupted; it ends with the numbers of an undisturbed one.
+
+    \b
+    Example
+      diva resume runs/digits
+    """
+    with for_people():
+        if not run.is_dir():
+            raise UsageError(f"There is no run folder {str(run)!r}.")
+        spec = SourceSpec.read(run)
+        if (run / MODEL).exists() and (run / SNAPSHOT).exists():
+            raise UsageError(f"The run in {str(run)!r} is complete. See `diva report {run}` and `diva predict {run} SOURCE`.")
+        if source is not None:
+            spec = replace(spec, source=specify(source).source)
+        elif not is_name(spec.source) and not Path(spec.source).exists():
+            raise UsageError(f"The data of this run were {spec.source!r}, which is gone. Pass --source if they were moved.")
+        learn(model_of(run), run, spec, open_spec(spec), with_report=report, as_json=as_json)
+
+
+def model_of(run: Path) -> DeepClusterer:
+    """The model that a run was started with, to go on from its checkpoint.
+
+    Raises
+    ------
+    UsageError
+        If the folder does not say which.
+    """
+    kinds = {kind.__name__: kind for kind in DEEP_MODELS.values()}
+    try:
+        config = upgraded_run_config(json.loads((run / CONFIG).read_text()))
+        params = {name: tuple(value) if isinstance(value, list) else value for name, value in config["params"].items()}
+        return kinds[config["model"]](**params, run_dir=run, resume=True)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"{str(run / CONFIG)!r} is missing or damaged ({error}). Start the run again with `diva fit`."
+        ) from None

@@ -1,0 +1,307 @@
+"""A tree over the components of a mixture, and the clusters chosen in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from diva.partition.agglomeration import joins
+from diva.partition.louvain import check_resolution, communities, number_by_mass
+from diva.partition.resolution import choose_resolution
+from diva.partition.walk import FloatArray, IntArray, Walk, checked_flow
+
+
+@dataclass(frozen=True, eq=False)
+class Hierarchy:
+    """A binary tree over the components, and the clusters chosen in it.
+
+    Attributes
+    ----------
+    merges : array of int, shape (n_components - 1, 2)
+        The nodes joined at each step, as in scipy: components are nodes 0 to K - 1, step i makes node K + i.
+    heights : array of shape (n_components - 1,)
+        Resolution up to which each join pays, flow_ab / (mass_a * mass_b); never rises, 0 where nothing is shared. Joins
+        inside the chosen clusters come first, at the chosen resolution or above; all others are below.
+    masses : array of shape (n_components,)
+        Mass of each component; groups are numbered by falling mass.
+    labels : array of int, shape (n_components,)
+        The chosen cluster of each component.
+    resolution : float
+        The chosen resolution.
+    """
+
+    merges: IntArray
+    heights: FloatArray
+    masses: FloatArray
+    labels: IntArray
+    resolution: float
+
+    def __post_init__(self) -> None:
+        for name, dtype in (
+            ("merges", np.int64),
+            ("heights", np.float64),
+            ("masses", np.float64),
+            ("labels", np.int64),
+        ):
+            values = np.array(getattr(self, name), dtype=dtype)
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+        self._check()
+
+    @property
+    def n_components(self) -> int:
+        """Number of components, K."""
+        return len(self.masses)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of chosen clusters."""
+        return int(self.labels.max()) + 1
+
+    def cut(self, n_groups: int) -> IntArray:
+        """Cut the tree into so many groups.
+
+        Parameters
+        ----------
+        n_groups : int
+            From 1 to n_components.
+
+        Returns
+        -------
+        array of int, shape (n_components,)
+            Group of each component, 0 the heaviest; nested in the cuts with fewer groups.
+        """
+        if not 1 <= n_groups <= self.n_components:
+            raise ValueError(f"n_groups should be from 1 to {self.n_components}, the components, but got {n_groups}.")
+        n_components = self.n_components
+        node = np.arange(n_components)  # the node each component is in so far
+        for step, pair in enumerate(self.merges[: n_components - n_groups]):
+            node[np.isin(node, pair)] = n_components + step
+        return number_by_mass(node, self.masses)
+
+    def cut_at(self, resolution: float) -> IntArray:
+        """Cut the tree at a resolution: joins that pay at it are made, all others not.
+
+        Parameters
+        ----------
+        resolution : float
+            Positive; the chosen one gives the chosen clusters, a higher one more groups.
+
+        Returns
+        -------
+        array of int, shape (n_components,)
+            Group of each component, 0 the heaviest.
+        """
+        check_resolution(resolution)
+        return self.cut(self.n_components - int((self.heights >= resolution).sum()))
+
+    def permuted(self, order: npt.ArrayLike) -> Hierarchy:
+        """Return the same tree with its components in another order.
+
+        Parameters
+        ----------
+        order : array-like of int, shape (n_components,)
+            Old position of the component that stands at each new one.
+        """
+        order = _whole_numbers(order)
+        place = np.arange(2 * self.n_components - 1)  # inner nodes keep their numbers
+        place[order] = np.arange(self.n_components)
+        return replace(self, merges=place[self.merges], masses=self.masses[order], labels=self.labels[order])
+
+    def linkage(self) -> FloatArray:
+        """Return the tree as scipy.cluster.hierarchy takes it, for example to draw a dendrogram.
+
+        Returns
+        -------
+        array of shape (n_components - 1, 4)
+            The two nodes, their distance 1 / (1 + height), and the number of components in the new node.
+        """
+        sizes = np.ones(2 * self.n_components - 1)
+        for step, (left, right) in enumerate(self.merges):
+            sizes[self.n_components + step] = sizes[left] + sizes[right]
+        return np.column_stack([self.merges, 1 / (1 + self.heights), sizes[self.n_components :]])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and numbers, for JSON."""
+        return {
+            "merges": self.merges.tolist(),
+            "heights": self.heights.tolist(),
+            "masses": self.masses.tolist(),
+            "labels": self.labels.tolist(),
+            "resolution": float(self.resolution),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Hierarchy:
+        """Rebuild what `to_dict` gave.
+
+        Parameters
+        ----------
+        data : mapping
+            Values for ``merges``, ``heights``, ``masses``, ``labels`` and ``resolution``.
+
+        Raises
+        ------
+        ValueError
+            If something is missing, or does not fit together.
+        """
+        names = ("merges", "heights", "masses", "labels", "resolution")
+        missing = [name for name in names if name not in data]
+        if missing:
+            raise ValueError(f"A hierarchy should have {', '.join(names)}, but {', '.join(missing)} is missing.")
+        try:
+            merges = _whole_numbers(data["merges"]).reshape(-1, 2)
+            heights, masses = (np.array(data[name], dtype=np.float64) for name in ("heights", "masses"))
+            return cls(merges, heights, masses, _whole_numbers(data["labels"]), float(data["resolution"]))
+        except (TypeError, OverflowError) as error:
+            raise ValueError(f"A hierarchy should hold numbers only: {error}") from error
+
+    def _check(self) -> None:
+        n_components = self.masses.size
+        shapes: dict[str, tuple[int, ...]] = {"masses": (n_components,), "labels": (n_components,)}
+        shapes |= {"merges": (n_components - 1, 2), "heights": (n_components - 1,)}
+        for name, shape in shapes.items():
+            if n_components == 0 or getattr(self, name).shape != shape:
+                raise ValueError(f"{name} should have shape {shape}, but got {getattr(self, name).shape}.")
+        check_resolution(self.resolution)
+        for name in ("heights", "masses"):
+            values = getattr(self, name)
+            if not np.isfinite(values).all() or (values < 0).any():
+                raise ValueError(f"{name} should be finite and not negative.")
+        if (np.diff(self.heights) > 0).any():
+            raise ValueError("heights should never rise.")
+        # A node must exist before it is joined, and is joined once: each of 0 .. 2K - 3 appears exactly once.
+        made_before = n_components + np.arange(n_components - 1)[:, None]
+        if (self.merges >= made_before).any() or (np.sort(self.merges, axis=None) != np.arange(self.merges.size)).any():
+            raise ValueError("merges should join each node once, after it was made.")
+        if self.labels.min() < 0 or self.labels.max() >= n_components or (self.cut(self.n_groups) != self.labels).any():
+            raise ValueError("labels should be the cut of the tree into as many groups.")
+        if (self.cut_at(self.resolution) != self.labels).any():
+            raise ValueError("labels should be the cut of the tree at the resolution.")
+
+
+def group(walk: Walk, resolution: float | Literal["auto"] = "auto", rng: np.random.Generator | int = 0) -> Hierarchy:
+    """Group the components of a walk into clusters, and keep the tree.
+
+    Parameters
+    ----------
+    walk : Walk
+        For example from `neighbour_walk`.
+    resolution : float or "auto", default "auto"
+        Positive; higher makes more clusters. "auto" asks `choose_resolution`.
+    rng : numpy.random.Generator or int, default 0
+        The same state gives the same result.
+
+    Returns
+    -------
+    Hierarchy
+        ``labels`` is the cluster of each component, 0 the heaviest.
+
+    Examples
+    --------
+    Four components, the first two and the last two of which share samples:
+
+    >>> import numpy as np
+    >>> step = np.kron(np.eye(2), [[0.8, 0.2], [0.2, 0.8]])
+    >>> tree = group(Walk(np.eye(4), step))
+    >>> tree.labels
+    array([0, 0, 1, 1])
+    >>> tree.cut(3)
+    array([0, 0, 1, 2])
+    """
+    if isinstance(resolution, str):
+        if resolution != "auto":
+            raise ValueError(f'resolution should be a positive number or "auto", but got "{resolution}".')
+        choice = choose_resolution(walk, rng)
+        labels, resolution = choice.best.labels, choice.best.resolution
+    else:
+        labels = communities(walk.flow, resolution, rng)
+    return _tree(checked_flow(walk.flow), labels, float(resolution))
+
+
+def group_as(walk: Walk, labels: npt.ArrayLike) -> Hierarchy:
+    """Keep clusters that are known already, and build the tree inside and above them.
+
+    Parameters
+    ----------
+    walk : Walk
+    labels : array-like of int, shape (n_components,)
+        Cluster of each component; they are numbered anew by falling mass.
+    """
+    flow = checked_flow(walk.flow)
+    given = _whole_numbers(labels)
+    if given.shape != (len(flow),):
+        raise ValueError(f"labels should have shape ({len(flow)},), one cluster for each component, but got {given.shape}.")
+    return _tree(flow, number_by_mass(given, flow.sum(axis=0)), 1.0)
+
+
+def extend(walk: Walk, known: npt.ArrayLike, resolution: float = 1.0) -> Hierarchy:
+    """Find a place for new components among clusters that stay as they are.
+
+    New components join what they share most with: a known cluster, or each other. Known clusters are never joined.
+
+    Parameters
+    ----------
+    walk : Walk
+    known : array-like of int, shape (n_components,)
+        Cluster of each component, -1 for the new ones.
+    resolution : float, default 1
+        Two groups are joined if flow_ab > resolution * mass_a * mass_b.
+
+    Examples
+    --------
+    The third component shares samples with the second, the fourth with none:
+
+    >>> import numpy as np
+    >>> step = np.array([[1, 0, 0, 0], [0, 0.6, 0.4, 0], [0, 0.4, 0.6, 0], [0, 0, 0, 1]])
+    >>> extend(Walk(np.eye(4), step), [0, 1, -1, -1]).labels
+    array([1, 0, 0, 2])
+    """
+    check_resolution(resolution)
+    flow = checked_flow(walk.flow)
+    labels = _whole_numbers(known).copy()
+    if labels.shape != (len(flow),):
+        raise ValueError(f"known should have shape ({len(flow)},), one cluster for each component, but got {labels.shape}.")
+    is_known = labels >= 0
+    labels[~is_known] = labels.max(initial=-1) + 1 + np.arange((~is_known).sum())
+    while True:
+        names = np.unique(labels)
+        member = (labels == names[:, None]).astype(np.float64)  # (G, K)
+        between = member @ flow @ member.T
+        masses = between.sum(axis=0)
+        gain = between - resolution * np.outer(masses, masses)
+        fixed = member @ is_known > 0
+        gain[np.outer(fixed, fixed)] = -np.inf
+        np.fill_diagonal(gain, -np.inf)
+        a, b = np.unravel_index(gain.argmax(), gain.shape)
+        if not gain[a, b] > 0:
+            return _tree(flow, number_by_mass(labels, flow.sum(axis=0)), resolution)
+        labels[labels == names[b]] = names[a]
+
+
+def _tree(flow: FloatArray, labels: IntArray, resolution: float) -> Hierarchy:
+    """Join greedily, inside the given groups first; heights are kept on their side of the resolution."""
+    n_components = len(flow)
+    n_inside = n_components - (int(labels.max()) + 1)
+    merges = np.zeros((n_components - 1, 2), dtype=np.int64)
+    heights = np.zeros(n_components - 1)
+    node = np.arange(n_components)  # the node in each slot
+    for step, join in enumerate(joins(flow, labels)):
+        merges[step] = sorted((node[join.kept], node[join.gone]))
+        node[join.kept] = n_components + step
+        heights[step] = join.height
+    # Joins of a greedy tree fall by themselves up to rounding, but Louvain's groups need not be groups of that tree.
+    heights[:n_inside] = np.maximum(heights[:n_inside], resolution)
+    heights[n_inside:] = np.minimum(heights[n_inside:], np.nextafter(resolution, 0))
+    return Hierarchy(merges, np.minimum.accumulate(heights), flow.sum(axis=0), labels, resolution)
+
+
+def _whole_numbers(values: Any) -> IntArray:
+    numbers = np.array(values, dtype=np.float64)
+    if not (np.abs(numbers) < 2**53).all() or (numbers != np.round(numbers)).any():
+        raise ValueError(f"Expected whole numbers, but got {values}.")
+    return numbers.astype(np.int64)
