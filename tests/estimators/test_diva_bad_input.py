@@ -475,9 +475,9 @@ NETWORKS = [
     pytest.param(fit(X, **own()), WORKS, id="own-networks"),
     pytest.param(fit(X, encoder=Encoder()), (ValueError, "both"), id="encoder-without-decoder"),
     pytest.param(fit(X, decoder=nn.Linear(2, 4)), (ValueError, "both"), id="decoder-without-encoder"),
-    pytest.param(fit(X, encoder="mlp", decoder="mlp"), (TypeError, "encoder", "Module", "str"), id="networks-by-name"),
-    pytest.param(fit(X, **own(decoder=len)), (TypeError, "decoder", "Module"), id="decoder-a-function"),
-    pytest.param(fit(X, encoder=Encoder, decoder=nn.Linear), (TypeError, "Module"), id="classes-of-networks"),
+    pytest.param(fit(X, encoder="mlp", decoder="mlp"), (ValueError, "encoder", "Module", "mlp"), id="networks-by-name"),
+    pytest.param(fit(X, **own(decoder=len)), (ValueError, "decoder", "Module"), id="decoder-a-function"),
+    pytest.param(fit(X, encoder=Encoder, decoder=nn.Linear), (ValueError, "Module"), id="classes-of-networks"),
     pytest.param(
         fit(X, **own(Encoder(latent_dim=3), nn.Linear(3, 4))), (ValueError, "latent_dim"), id="encoder-of-another-length"
     ),

@@ -440,19 +440,6 @@ def test_numpy_true_stops_too():
     assert len(model.history_) == 1
 
 
-def test_an_unfinished_model_says_so_to_a_callback():
-    errors = []
-
-    def ask(model, record):
-        try:
-            model.predict(X)
-        except Exception as error:
-            errors.append(error)
-
-    DIVA(**TINY, callbacks=[ask]).fit(X)
-    assert [type(e) for e in errors] == [NotFittedError] * 2
-
-
 def test_validation_is_measured_but_not_learnt():
     with_it, without = DIVA(**TINY).fit(X, validation=NEW), DIVA(**TINY).fit(X)
     assert all(np.isfinite(r.validation_bound) for r in with_it.history_)

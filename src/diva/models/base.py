@@ -156,13 +156,9 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
                     identity = self._identity(self.config_, samples, held_out) if folder else None
                     self._train(state, objective, folder, identity)
                     self._end_training(state, objective)
-                    self._after_first_fit(state, samples)
                     if folder is not None:
                         self.save(folder.model)
         return self
-
-    def _after_first_fit(self, state: Any, samples: Samples) -> None:
-        """Note what later fits need to know of this one."""
 
     def _end_training(self, state: TrainState, objective: Any) -> None:
         self.network_, self.history_ = state.network.eval(), state.history
@@ -223,24 +219,25 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     def _ready(self) -> None:
         """Raise NotFittedError unless there is a model; one that a callback asks is made now."""
         if "_unfinished" in self.__dict__:
-            state, objective = self.__dict__.pop("_unfinished")
-            was_training = state.network.training
+            running, objective = self.__dict__.pop("_unfinished")
+            state = running.copy()
             with torch.random.fork_rng(devices=[]):
-                self._end_training(state.copy(), objective)
-            state.network.train(was_training)
+                state.network = self._network_with(running.network.state_dict())
+                self._end_training(state, objective)
         check_is_fitted(self)
 
     # --- using
 
     def assign(self, X: Any) -> Assignment:
         """All that the model says about samples: codes, clusters, probabilities, scores, novelty; samples are encoded once."""
-        self._ready()
+        codes = self._codes(X)
         with flushed_denormals():
-            return self._assign(self._encode(self._samples(X)))
+            return self._assign(codes)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Most probable cluster of each sample, by its permanent id, (n_samples,)."""
-        return self.cluster_ids_[self.assign(X).positions]
+        positions = self.assign(X).positions
+        return self.cluster_ids_[positions]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each cluster for each sample, (n_samples, n_clusters)."""
@@ -248,9 +245,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     def transform(self, X: Any) -> NDArray[np.float32]:
         """Codes of samples, (n_samples, latent_dim); of a variational encoder, the means of q(z|x)."""
-        self._ready()
-        with flushed_denormals():
-            codes: NDArray[np.float32] = self._encode(self._samples(X)).mean.numpy()
+        codes: NDArray[np.float32] = self._codes(X).mean.numpy()
         return codes
 
     def inverse_transform(self, Z: Any) -> NDArray[np.float32]:
@@ -270,7 +265,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     def reconstruct(self, X: Any) -> NDArray[np.float32]:
         """What the decoder makes of the codes of samples, in the shape and units of the data."""
-        return self._decode(self.transform(X))
+        return self._decode(self._codes(X).mean.numpy())
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """How like the samples it learnt from the model finds each, (n_samples,): low means novel."""
@@ -331,9 +326,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
                 raise ValueError("there should be one name for each feature")
             self.feature_names_in_ = np.array(names, dtype=object)
         self.history_ = [record_from_plain(EpochRecord, r) for r in document["history"]]
-        network = self._make_network()
-        network.load_state_dict(parts_with(tensors, "network."))
-        self.network_ = network.to(self._device()).eval()
+        self.network_ = self._network_with(parts_with(tensors, "network.")).eval()
         self._restore(document, tensors)
 
     # --- parts
@@ -359,6 +352,17 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     def _device(self) -> torch.device:
         return resolve_device(self.run_parameters.device)
+
+    def _network_with(self, weights: dict[str, Tensor]) -> nn.Module:
+        network = self._make_network()
+        network.load_state_dict(weights)
+        return network.to(self._device())
+
+    def _codes(self, X: Any) -> Codes:
+        """Codes of new samples."""
+        self._ready()
+        with flushed_denormals():
+            return self._encode(self._samples(X))
 
     def _encode(self, samples: Samples) -> Codes:
         return encode(self.network_, samples, self._device())

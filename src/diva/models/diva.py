@@ -150,9 +150,8 @@ class DIVA(IncrementalMixin, DeepClusterer):
         self.variance_, self.training_lineage_ = state.variance, state.lineage
         self._set_labels(self.mixture_.predict(codes[: task.n_own].numpy(), "component"))
         self._remember(task.fresh_samples, task.n_gone)
-
-    def _after_first_fit(self, state: DIVAState, samples: Samples) -> None:
-        self._close_batch(samples, BatchOutcome(state.started, n_moves=0, n_seen=len(samples)))
+        if state.before is None:  # a first fit
+            self._close_batch(task.samples, BatchOutcome(state.started, n_moves=0, n_seen=len(task.samples)))
 
     def _set_labels(self, component_labels: NDArray[np.int64]) -> None:
         """Set the fitted attributes that follow from the mixture."""
@@ -195,21 +194,21 @@ class DIVA(IncrementalMixin, DeepClusterer):
         array of int, shape (n_samples,)
             Permanent ids of clusters; at other levels, positions.
         """
-        self._ready()
+        codes = self._codes(X)
         with flushed_denormals():
-            codes = self._encode(self._samples(X))
             labels = self.mixture_.predict(codes.mean.numpy(), level)
             return np.where(self._scores(codes) < self.novelty_threshold_, -1, labels) if reject else labels
 
     def predict_proba(self, X: Any, level: Level | None = None) -> NDArray[np.float64]:
         """Probability of each cluster for each sample, (n_samples, n_clusters)."""
-        return self.mixture_.predict_proba(self.transform(X), level)
+        codes = self._codes(X)
+        return self.mixture_.predict_proba(codes.mean.numpy(), level)
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Log density of the codes of samples, less for codes the encoder is unsure of: low means novel."""
-        self._ready()
+        codes = self._codes(X)
         with flushed_denormals():
-            return self._scores(self._encode(self._samples(X)))
+            return self._scores(codes)
 
     def is_novel(self, X: Any) -> NDArray[np.bool_]:
         """Whether samples are unlike all that is known: less likely than all but 1 in 100 of the samples learnt from."""
