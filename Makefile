@@ -35,6 +35,7 @@ bench: $(READY)  ## every figure of docs/benchmarks.md
 
 docs: $(READY)  ## the documentation as a site: site/index.html
 	$(BIN)/python docs/make_commands.py
+	$(BIN)/python docs/make_parameters.py
 	$(BIN)/python docs/make_diagrams.py
 	$(BIN)/python -m mkdocs build --strict
 
