@@ -136,10 +136,10 @@ def summary(rows: list[Row]) -> str:
 
 ABLATIONS: dict[str, dict[str, Any]] = {
     "all of it": {},
-    "no sharpening": {"sharpening": 0.0},
+    "no self-training": {"self_training": 0.0},
     "no coupling": {"warmup": 0.667},
-    "no coupling, no sharpening": {"warmup": 1.0, "sharpening": 0.0},
-    "no views": {"augmentation": None},
+    "no coupling, no self-training": {"warmup": 1.0, "self_training": 0.0},
+    "no augmentation": {"augmentation": None},
     "no grouping: every component a cluster": {"grouping": None},
     "Gaussian likelihood with a learnt variance": {"reconstruction": "nll"},
     "KL weight 5 times larger": {"kl_weight": 5 * 0.03 / 64},
@@ -155,7 +155,7 @@ def ablation(n_seeds: int = 2) -> None:
         accuracy = [run["one-to-one accuracy"] for run in runs]
         rows.append(
             {
-                "recipe": name,
+                "configuration": name,
                 "one-to-one accuracy": float(np.mean(accuracy)),
                 "lowest": min(accuracy),
                 "NMI": float(np.mean([run["NMI"] for run in runs])),

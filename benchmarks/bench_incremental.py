@@ -1,4 +1,4 @@
-"""Kinds that appear over time: 3, 5, 7 and then 10 digits of MNIST, with the old data kept and with the old data gone."""
+"""Classes that appear over time: 3, 5, 7 and then 10 digits of MNIST, with the old data kept and with the old data gone."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import os
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from diva.models.recipes import PRESETS
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
@@ -24,7 +22,8 @@ from benchmarks.recording import Row, record
 from diva import DIVA
 from diva.data import ClassSchedule, Stage
 from diva.metrics import Agreement
-from diva.training.loop import EpochRecord
+from diva.models.config import PRESETS
+from diva.training.state import EpochRecord
 
 PER_CLASS = 1000
 N_DIGITS = (3, 5, 7, 10)
@@ -240,7 +239,7 @@ def shuffle() -> None:
     for seed in SEEDS[:1]:
         data = images(seed)
         for shuffles in (True, False):
-            PRESETS["paper"] = replace(PRESETS["paper"], shuffles=shuffles)
+            PRESETS["paper"] = PRESETS["paper"] | {"shuffles": shuffles}
             model = DIVA("paper", random_state=seed, n_epochs=FURTHER_EPOCHS).fit(data.x)
             found = Agreement(data.y_test, model.predict(data.x_test))
             rows.append(
@@ -283,7 +282,7 @@ def small_batches(n_batches: int = 1000, batch_size: int = 20) -> None:
         }
         for start in range(0, n_batches, tenth)
     ]
-    means, medians = ([row[f"{kind} seconds"] for row in rows] for kind in ("mean", "median"))
+    means, medians = ([row[f"{of} seconds"] for row in rows] for of in ("mean", "median"))
     notes = [
         f"Last tenth over first tenth: mean {means[-1] / means[0]:.2f}, median {medians[-1] / medians[0]:.2f}. Memory grows by "
         f"{rows[-1]['memory in MB'] - rows[0]['memory in MB']:.0f} MB."

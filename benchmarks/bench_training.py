@@ -8,9 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from diva.models.building import flushed_denormals, make_learner, make_recipe, make_views
-from diva.training.clustering import refit_within_clusters, refresh_pseudo_labels
-from diva.training.view_codes import encode_views
 from torch import Tensor
 from torch.distributions import Independent, MultivariateNormal, Normal, kl_divergence
 
@@ -20,9 +17,18 @@ from diva import DIVA
 from diva.data import ArraySource, Samples
 from diva.data.scaling import scaling_for
 from diva.mixture.prior import MixturePrior
+from diva.models.algorithm1 import Algorithm1, calibrate, fit_prior
+from diva.models.base import flushed_denormals
+from diva.models.clusters import refit_within_clusters, refresh_pseudo_labels
+from diva.models.config import OwnNetworks, resolve
+from diva.models.diva import FIRST_VARIANCE
+from diva.models.networks import make_vae
+from diva.models.state import DIVAState, Task
+from diva.models.view_codes import encode_views
 from diva.networks.priors import LatentPrior, StandardNormal
+from diva.training.augmentation import make_augmentation
 from diva.training.encode import subset
-from diva.training.loop import Course, Learner, calibrate, fit_prior, fresh_codes, train_epoch
+from diva.training.loop import train_epoch
 
 
 class LiteralPrior:
@@ -51,21 +57,25 @@ def standard_normal(q_mean: Tensor, q_log_var: Tensor) -> Tensor:
     return kl_divergence(q, Independent(Normal(torch.zeros_like(q_mean), torch.ones_like(q_mean)), 1))
 
 
-def start(n_samples: int, **params: Any) -> tuple[Learner, Course]:
-    """A learner on MNIST before its first epoch."""
-    images = LOADERS["mnist"]().x[:n_samples]
-    model = DIVA(random_state=0, **params)
-    source = ArraySource(images)
+def start(n_samples: int, **params: Any) -> tuple[DIVAState, Task]:
+    """DIVA on MNIST before its first epoch."""
+    source = ArraySource(LOADERS["mnist"]().x[:n_samples])
     samples = Samples(source, scaling_for(source, None))
-    recipe = make_recipe(model, True).for_samples(len(samples))
-    course = Course(recipe, samples, None, make_views(model, recipe, samples), torch.device("cpu"), None, refresh_pseudo_labels)
-    return make_learner(model, course), course
+    config = resolve(DIVA(**params), is_image=True).for_samples(len(samples))
+    augmentation = make_augmentation(config.augmentation, is_image=True)
+    torch.manual_seed(0)
+    network = make_vae(config, samples.scaling.input_shape, OwnNetworks())
+    optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    chance = torch.Generator().manual_seed(0), np.random.default_rng(0)
+    state = DIVAState(network, optimizer, *chance, seed=0, variance=FIRST_VARIANCE)
+    return state, Task(config, samples, torch.device("cpu"), augmentation=augmentation)
 
 
-def timed_epoch(learner: Learner, course: Course, prior: LatentPrior) -> float:
-    learner.prior = prior
+def timed_epoch(state: DIVAState, task: Task, prior: LatentPrior) -> float:
+    state.prior, objective = prior, Algorithm1(task)
+    objective.before_epoch(state)
     begun = time.perf_counter()
-    train_epoch(learner, course)
+    train_epoch(state, objective)
     return time.perf_counter() - begun
 
 
@@ -73,15 +83,14 @@ def literal_loop(n_samples: int = 6_400, repeats: int = 3) -> None:
     """Bar: the paper's training epoch against a literal loop with per-component KL divergences."""
     rows: list[Row] = []
     with flushed_denormals():
-        learner, course = start(n_samples, preset="paper")
-        _, buffer = train_epoch(learner, course)
-        assert buffer is not None
+        state, task = start(n_samples, preset="paper")
+        timed_epoch(state, task, StandardNormal())
         for _ in range(6):  # as many updates as in the middle of a run, so that there are as many components
-            fit_prior(learner, course, buffer)
-        prior = learner.prior
+            fit_prior(state, task)
+        prior = state.prior
         assert isinstance(prior, MixturePrior)
         for repeat in range(repeats):
-            ours, literal = (timed_epoch(learner, course, p) for p in (prior, LiteralPrior(prior)))
+            ours, literal = (timed_epoch(state, task, p) for p in (prior, LiteralPrior(prior)))
             rows.append(
                 {
                     "repeat": repeat,
@@ -105,17 +114,17 @@ def overhead(n_samples: int = 60_000, n_timed: int = 12_800, repeats: int = 2, n
     """Bar: mixture and grouping as a share of an epoch; throughput against the same VAE without a mixture."""
     rows: list[Row] = []
     with flushed_denormals():
-        learner, course = start(n_samples, n_epochs=n_epochs)
-        part = replace(course, samples=subset(course.samples, n_timed, learner.rng))
+        state, task = start(n_samples, n_epochs=n_epochs)
+        part = replace(task, samples=subset(task.samples, n_timed, state.rng))
         scale = n_samples / n_timed
-        timed_epoch(learner, part, StandardNormal())
-        calibrate(learner, course)
+        timed_epoch(state, part, StandardNormal())
+        calibrate(state, task)
         for _ in range(repeats):
             begun = time.perf_counter()
-            fit = fit_prior(learner, course, fresh_codes(learner, course))
-            update, prior = time.perf_counter() - begun, learner.prior
-            coupled, plain = (scale * timed_epoch(learner, part, p) for p in (prior, StandardNormal()))
-            learner.prior = prior
+            fit = fit_prior(state, task)
+            update, prior = time.perf_counter() - begun, state.prior
+            coupled, plain = (scale * timed_epoch(state, part, p) for p in (prior, StandardNormal()))
+            state.prior = prior
             rows.append(
                 {
                     "K": fit.state.n_components,
@@ -128,14 +137,14 @@ def overhead(n_samples: int = 60_000, n_timed: int = 12_800, repeats: int = 2, n
             )
             print(rows[-1], flush=True)
         begun = time.perf_counter()
-        learner.teacher = refresh_pseudo_labels(learner, course)
-        taught = time.perf_counter()
-        refit_within_clusters(encode_views(learner, course), learner, course)
+        state.head = refresh_pseudo_labels(state, task)
+        refreshed = time.perf_counter()
+        refit_within_clusters(encode_views(state, task), state, task)
         filled = time.perf_counter()
     share = float(np.mean([row["share of an epoch"] for row in rows]))
     epoch = float(np.mean([row["epoch with mixture, seconds"] for row in rows]))
-    lesson, last = taught - begun, filled - taught
-    spread = (2 * lesson + last) / n_epochs / epoch
+    refresh, last = refreshed - begun, filled - refreshed
+    spread = (2 * refresh + last) / n_epochs / epoch
     record(
         "training_overhead",
         f"What the mixture costs on MNIST, {n_samples:,} images, {torch.get_num_threads()} threads",
@@ -143,8 +152,9 @@ def overhead(n_samples: int = 60_000, n_timed: int = 12_800, repeats: int = 2, n
         [
             f"Epochs are timed on {n_timed:,} images and scaled up. The update includes encoding the codes it sees; mean share "
             f"{share:.3f}.",
-            f"Clusters are found three times in {n_epochs} epochs: two lessons of {lesson:.1f} s, and {last:.1f} s for the "
-            f"last vote and mixture, all with encoding; spread over the run, {spread:.3f} of an epoch.",
+            f"Clusters are found three times in {n_epochs} epochs: two refreshes of the pseudo-labels of {refresh:.1f} s, "
+            f"and {last:.1f} s for the last clusters and mixture, all with encoding; spread over the run, {spread:.3f} of an "
+            "epoch.",
         ],
     )
 

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 import diva.training.loop
 from diva import DIVA
 from diva.exceptions import TrainingError
-from diva.training.augmentation import AffineViews
+from diva.training.augmentation import Affine
 
 from .helpers import blobs
 
@@ -386,8 +386,8 @@ PARAMETERS = [
         for v in (0, -1.0, np.nan, np.inf, "0.1", True, [0.1], 1e300, 10**400, 1e-300, 1j)
     ),
     *(bad(weight_decay=v) for v in (-1e-9, np.nan, np.inf, "0", True, [0.0])),
-    *(bad(**{name: v}) for name in ("warmup", "sharpening") for v in (-0.1, 1.1, np.nan, np.inf, "0.2", True, [0.2])),
-    pytest.param(fit(X, warmup=0.6, sharpening=0.6), (ValueError, "warmup", "sharpening", "0.6"), id="more-than-all-epochs"),
+    *(bad(**{name: v}) for name in ("warmup", "self_training") for v in (-0.1, 1.1, np.nan, np.inf, "0.2", True, [0.2])),
+    pytest.param(fit(X, warmup=0.6, self_training=0.6), (ValueError, "warmup", "self_training", "0.6"), id="more-than-all-epochs"),
     *(bad(reconstruction=v) for v in ("bce", 1, True, "MSE")),
     *(bad(kl_weight=v) for v in (-1.0, np.nan, np.inf, "none", True, [1.0], np.ones(2), 1e300)),
     *(bad(assignment=v) for v in ("firm", 0, False)),
@@ -411,18 +411,18 @@ PARAMETERS = [
     # --- fine
     good(latent_dim=np.int64(2), n_epochs=np.int32(2), batch_size=np.uint8(16), n_views=np.int64(2), n_laps=np.int8(1)),
     good(learning_rate=np.float32(1e-3), weight_decay=np.float64(0), warmup=np.float32(0.5), kl_weight=np.float32(1)),
-    good(concentration=1, covariance_scale=np.int64(1), resolution=np.float32(1.0), sharpening=0),
+    good(concentration=1, covariance_scale=np.int64(1), resolution=np.float32(1.0), self_training=0),
     good(hidden_sizes=[8, 8]),
     good(hidden_sizes=(np.int64(8),)),
     good(latent_dim=1),
     good(latent_dim=7),
     good(n_epochs=1),
-    good(n_epochs=1, sharpening=1.0),
-    good(sharpening=1.0),
+    good(n_epochs=1, self_training=1.0),
+    good(self_training=1.0),
     good(warmup=1.0),
-    good(warmup=1, sharpening=0),
+    good(warmup=1, self_training=0),
     good(warmup=0),
-    good(warmup=0, sharpening=1),
+    good(warmup=0, self_training=1),
     good(kl_weight=0),
     good(kl_weight="auto"),
     good(weight_decay=0.1),
@@ -468,7 +468,7 @@ VIEWS = [
     pytest.param(spoilt(lambda x, generator: torch.cat([x, x])), ((ValueError, TypeError), "augmentation"), id="views-more"),
     pytest.param(spoilt(lambda x, generator: x * torch.nan), ((ValueError, TypeError), "augmentation"), id="views-nan"),
     pytest.param(spoilt(lambda x: x), (ValueError, "augmentation"), id="views-of-one-argument"),
-    pytest.param(spoilt(AffineViews), ((ValueError, TypeError), "augmentation"), id="a-class-of-views"),
+    pytest.param(spoilt(Affine), ((ValueError, TypeError), "augmentation"), id="a-class-of-views"),
 ]
 
 NETWORKS = [
@@ -588,7 +588,7 @@ def epochs(monkeypatch):
 def assert_usable(model, data):
     """Nothing a user can ask of a fitted model is NaN or infinite."""
     codes = model.transform(data)
-    assert codes.shape == (len(model.labels_), model.recipe_.latent_dim)
+    assert codes.shape == (len(model.labels_), model.config_.latent_dim)
     proba = model.predict_proba(data)
     assert proba.shape == (len(codes), model.n_clusters_)
     assert proba.min() >= 0

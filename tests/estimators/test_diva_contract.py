@@ -239,7 +239,7 @@ def test_another_seed_gives_other_numbers():
     assert not np.array_equal(DIVA(**TINY).fit_transform(X), DIVA(**(TINY | {"random_state": 1})).fit_transform(X))
 
 
-@pytest.mark.parametrize("params", [{}, {"n_epochs": 3, "sharpening": 0.7, "learning_rate": 0.01}], ids=["short", "sharpening"])
+@pytest.mark.parametrize("params", [{}, {"n_epochs": 3, "self_training": 0.7, "learning_rate": 0.01}], ids=["short", "self-training"])
 def test_a_fit_leaves_the_state_of_the_process_alone(params):
     torch.manual_seed(3)
     before = torch.random.get_rng_state()
@@ -368,9 +368,9 @@ def test_the_history_is_one_record_for_each_epoch(rows, images):
     for model, n_epochs in ((rows, 6), (images, 4)):
         assert [r.epoch for r in model.history_] == list(range(n_epochs))
         phases = [r.phase for r in model.history_]
-        assert phases == sorted(phases, key=("warm-up", "coupled", "sharpening").index)
+        assert phases == sorted(phases, key=("warm-up", "coupled", "self-training").index)
         assert all(r.validation_bound is None for r in model.history_)
-    assert rows.recipe_.n_epochs == 6
+    assert rows.config_.n_epochs == 6
     assert {r.epoch for r in rows.lineage_ if r.epoch is not None} <= set(range(6))
 
 
@@ -467,11 +467,11 @@ def test_validation_on_the_samples_themselves_is_near_the_bound():
 
 
 def test_early_stopping_ends_the_coupled_phase():
-    params = TINY | {"n_epochs": 10, "learning_rate": 1e-12, "sharpening": 0.2, "warmup": 0.1}
+    params = TINY | {"n_epochs": 10, "learning_rate": 1e-12, "self_training": 0.2, "warmup": 0.1}
     model = DIVA(**params, early_stopping=2).fit(X, validation=NEW)
     phases = [r.phase for r in model.history_]
     assert len(phases) < 10
-    assert phases.count("sharpening") == 2
+    assert phases.count("self-training") == 2
     assert [r.epoch for r in model.history_] == list(range(len(phases)))
     assert_finite(model, X)
 
@@ -490,9 +490,8 @@ def test_early_stopping_ends_the_coupled_phase():
         {"covariance_type": "diag"},
         {"augmentation": "mask"},
         {"kl_weight": 0.01},
-        {"preset": "sensors"},
         {"grouping": None},
-        {"sharpening": 0.5, "warmup": 0.5},
+        {"self_training": 0.5, "warmup": 0.5},
     ],
     ids=str,
 )
@@ -518,7 +517,7 @@ def test_without_grouping_every_component_is_a_cluster():
     assert model.hierarchy_ is None
     assert model.n_clusters_ == model.n_components_
     np.testing.assert_array_equal(model.labels_, model.component_labels_)
-    assert all(r.phase != "sharpening" for r in model.history_)
+    assert all(r.phase != "self-training" for r in model.history_)
     assert model.partial_fit(NEW).hierarchy_ is None
 
 
@@ -529,7 +528,7 @@ def test_the_first_partial_fit_is_a_fit(rows):
     assert_same(DIVA(**GOOD).partial_fit(X), rows)
 
 
-def test_partial_fit_keeps_ids_and_codes_and_finds_a_new_kind(rows):
+def test_partial_fit_keeps_ids_and_codes_and_finds_a_new_class(rows):
     model = copy.deepcopy(rows)
     ids, codes, n_training = set(model.component_ids_), model.transform(X), len(model.lineage_)
     far = blobs([[60.0, 60, -60, 60]], n=40, seed=3)
@@ -577,11 +576,11 @@ def test_an_interrupt_keeps_what_was_reached():
     assert_finite(model, X)
 
 
-def test_an_interrupt_while_sharpening_keeps_what_was_reached():
-    params = GOOD | {"n_epochs": 6, "sharpening": 0.5}
+def test_an_interrupt_during_self_training_keeps_what_was_reached():
+    params = GOOD | {"n_epochs": 6, "self_training": 0.5}
     with pytest.warns(InterruptedFitWarning, match="after 4 epochs"):
         model = DIVA(**params, callbacks=[interrupt_at(3)]).fit(X)
-    assert model.history_[-1].phase == "sharpening"
+    assert model.history_[-1].phase == "self-training"
     assert_finite(model, X)
 
 
