@@ -239,7 +239,7 @@ def test_another_seed_gives_other_numbers():
     assert not np.array_equal(DIVA(**TINY).fit_transform(X), DIVA(**(TINY | {"random_state": 1})).fit_transform(X))
 
 
-@pytest.mark.parametrize("params", [{}, {"n_epochs": 3, "self_training": 0.7, "learning_rate": 0.01}], ids=["short", "self-training"])
+@pytest.mark.parametrize("params", [{}, {"n_epochs": 3, "self_training": 0.7, "learning_rate": 0.01}], ids=["short", "long"])
 def test_a_fit_leaves_the_state_of_the_process_alone(params):
     torch.manual_seed(3)
     before = torch.random.get_rng_state()
