@@ -240,7 +240,8 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """Most probable cluster of each sample, by its permanent id, (n_samples,)."""
-        return self.cluster_ids_[self.assign(X).positions]
+        positions = self.assign(X).positions
+        return self.cluster_ids_[positions]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each cluster for each sample, (n_samples, n_clusters)."""

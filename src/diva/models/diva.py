@@ -203,7 +203,8 @@ class DIVA(IncrementalMixin, DeepClusterer):
 
     def predict_proba(self, X: Any, level: Level | None = None) -> NDArray[np.float64]:
         """Probability of each cluster for each sample, (n_samples, n_clusters)."""
-        return self.mixture_.predict_proba(self.transform(X), level)
+        codes = self.transform(X)
+        return self.mixture_.predict_proba(codes, level)
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Log density of the codes of samples, less for codes the encoder is unsure of: low means novel."""
