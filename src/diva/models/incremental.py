@@ -67,12 +67,9 @@ def course_with_new(model: DIVA, samples: Samples) -> tuple[Course, Memory | Non
     if model.replay != "draws":
         return _with_reservoir(model, course, mass, rng)
     assert stream.moments is not None
-    assert stream.code_variance is not None
     before = (stream.anchor or model.mixture_)._naming_from(model.mixture_._state.next_id)
     shape = samples.source.item_shape
-    recalled = recall(
-        model.vae_, before, stream.moments, stream.code_variance, samples.scaling, shape, mass, course.device, rng
-    )
+    recalled = recall(model.vae_, before, stream.moments, samples.scaling, shape, mass, course.device, rng)
     return replace(course, recall=recalled), memory
 
 

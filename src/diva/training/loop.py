@@ -29,7 +29,6 @@ FIRST_VARIANCE = 0.1  # of the decoder before it has been measured, as a share o
 KL_SHARE = (
     0.25  # of the calibrated weight: an error that is still falling overstates the noise, and too much lets codes collapse
 )
-RECALL_SHARE = 0.03  # of the weight of old codes that move: one standard deviation of q(z|x) is little beside a component's
 PRIOR_ROWS = 20_000  # codes a mixture sees after an epoch, at most: it keeps what it learnt, and other codes come next time
 
 
@@ -259,7 +258,7 @@ def remind(learner: Learner, course: Course, recall: Recall, rows: Tensor, n_new
     """What is due to samples that are gone: decode their codes as before, tell their clusters apart, leave them in place."""
     z, x = recall.z[rows].to(course.device), recall.x[rows].to(course.device)
     loss = learner.vae.likelihood(learner.vae.decode(z), x).sum() / max(n_new, 1) / course.n_numbers
-    loss = loss + RECALL_SHARE * calibrated_weight(learner, course) * recall.drift(learner.vae)
+    loss = loss + calibrated_weight(learner, course) * recall.drift(learner.vae)  # in nats, like all else that is so weighed
     if learner.teacher is not None and len(rows):
         loss = loss + calibrated_weight(learner, course) * learner.teacher.loss(rows + len(course.samples), z)
     return cast(Tensor, loss)

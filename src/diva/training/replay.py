@@ -4,7 +4,8 @@ The mixture's statistics remember where the codes of old samples are; draws of i
 needs real samples, which are gone, and decoded ones do not do: it tells them apart by their sharpness. But how far old codes
 move when the last layer of the encoder changes is known from the second moments of the features that this layer saw, and those
 add up over batches like all statistics here. So the layers below rest, the last one learns, and pays for every old code it
-moves.
+moves: in nats, by the precision of the mixture's components there, which is the Fisher information of where a code is (a
+quadratic penalty as in elastic weight consolidation, Kirkpatrick et al. 2017).
 """
 
 from __future__ import annotations
@@ -123,8 +124,9 @@ class Moments:
         return Moments(joint.root, joint.rest + (1 - share) * self.rest + share * other.rest)
 
     def moved(self, change: Tensor) -> Tensor:
-        """Mean square by which outputs move when weights (D, h + 1) change by so much, (D,)."""
-        return (change @ self.root.to(change)).square().sum(1) + self.rest * change.square().sum(1)
+        """Second moments of how far outputs move when weights (D, h + 1) change by so much, (D, D)."""
+        along = change @ self.root.to(change)
+        return along @ along.T + self.rest * change @ change.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,8 +146,8 @@ class Recall:
     moments : Moments
     layer : Tensor of shape (D, h + 1)
         Weights and biases of the encoder's last layer, as they were.
-    variance : Tensor of shape (D,)
-        Of q(z|x), on average.
+    precision : Tensor of shape (D, D)
+        Of the mixture's components, on average.
     """
 
     before: DPMixture
@@ -154,15 +156,18 @@ class Recall:
     components: NDArray[np.int64]
     moments: Moments
     layer: Tensor
-    variance: Tensor
+    precision: Tensor
 
     def __len__(self) -> int:
         return len(self.z)
 
     def drift(self, vae: VAE) -> Tensor:
-        """Half the mean squared distance of old codes from where they were, in the units of q(z|x)."""
+        """KL divergence of components that move like the old codes from those that stay: half their Mahalanobis distance.
+
+        What is little along one axis of a component is far along another; a move is harmless only in the component's own units.
+        """
         change = last_layer(vae) - self.layer.to(last_layer(vae))
-        return 0.5 * (self.moments.moved(change) / self.variance.to(change)).sum()
+        return 0.5 * (self.precision.to(change) * self.moments.moved(change)).sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +243,6 @@ def recall(
     vae: VAE,
     mixture: DPMixture,
     moments: Moments,
-    variance: Tensor,
     scaling: Scaling,
     item_shape: tuple[int, ...],
     mass: float,
@@ -249,7 +253,7 @@ def recall(
 
     Parameters
     ----------
-    vae, mixture, moments, variance, scaling
+    vae, mixture, moments, scaling
         Of the model as it was.
     item_shape : tuple of int
         Of the samples, as a source gives them.
@@ -263,7 +267,15 @@ def recall(
     components = rng.choice(len(counts), n, p=counts / counts.sum())
     z = torch.from_numpy(mixture._draw(components, rng)).float()
     x = scaling.to_input(decode(vae, z, scaling, item_shape, device))
-    return Recall(mixture, z, x, components, moments, last_layer(vae).detach().clone().cpu(), variance)
+    return Recall(mixture, z, x, components, moments, last_layer(vae).detach().clone().cpu(), mean_precision(mixture))
+
+
+def mean_precision(mixture: DPMixture) -> Tensor:
+    """Precision of the components, weighed by their masses, (D, D)."""
+    each = mixture.covariances_
+    if each.ndim == 2:
+        return torch.from_numpy(mixture.weights_ @ (1.0 / each)).diag()
+    return torch.from_numpy(np.tensordot(mixture.weights_, np.linalg.inv(each), axes=1))
 
 
 def remember(vae: VAE, mixture: DPMixture, samples: Samples, mass: float, device: torch.device, *, gone: bool) -> Memory:
