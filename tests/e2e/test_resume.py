@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 from torch import nn
 
 import diva
 from diva import DIVA
 from diva.exceptions import InterruptedFitWarning, ModelFileError
+from diva.training.clustering import Jury
 
 torch.set_num_threads(1)
 
@@ -246,20 +248,26 @@ def test_dropout_in_an_encoder_of_ones_own_goes_on_as_well(tmp_path):
     assert_same(DIVA(**params, run_dir=tmp_path / "run", resume=True).fit(X), whole)
 
 
-@pytest.mark.parametrize("last", [7, 9], ids=["after-the-first-lesson", "after-the-second"])
-def test_a_run_with_a_jury_goes_on(tmp_path, monkeypatch, last):
-    monkeypatch.setattr(diva.training.clustering, "FEWEST_JURY_CODES", 0)
-    monkeypatch.setattr(diva.training.clustering, "FINE_SHARE", -np.inf)
-    monkeypatch.setattr(diva.training.clustering, "N_CENTRES", 6)
-    sittings = []
-    vote = diva.training.clustering.Jury.vote
-    monkeypatch.setattr(diva.training.clustering.Jury, "vote", lambda *given: sittings.append(1) or vote(*given))
-    params = ROWS | {"n_epochs": 12, "n_views": 2, "sharpening": 0.5}
-    whole = DIVA(**params).fit(X)
+DIGITS = load_digits().data[:570]  # with 35 views of each, just enough codes for a jury
+WITH_JURY = ROWS | {"hidden_sizes": (32,), "latent_dim": 4, "batch_size": 32, "n_epochs": 8, "sharpening": 0.5}
+WITH_JURY |= {"n_views": 35, "max_components": 12, "resolution": 2.0}
+
+
+@pytest.fixture(scope="module")
+def undisturbed_with_jury():
+    sittings, vote = [], Jury.vote
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Jury, "vote", lambda *given: sittings.append(1) or vote(*given))
+        model = DIVA(**WITH_JURY).fit(DIGITS)
     assert len(sittings) == 3  # two lessons and the last word
+    return model
+
+
+@pytest.mark.parametrize("last", [5, 7], ids=["after-the-first-lesson", "after-the-second"])
+def test_a_run_with_a_jury_goes_on(tmp_path, last, undisturbed_with_jury):
     with pytest.raises(Stopped):
-        DIVA(**params, run_dir=tmp_path / "run", callbacks=failing_at(last)).fit(X)
-    assert_same(DIVA(**params, run_dir=tmp_path / "run", resume=True).fit(X), whole)
+        DIVA(**WITH_JURY, run_dir=tmp_path / "run", callbacks=failing_at(last)).fit(DIGITS)
+    assert_same(DIVA(**WITH_JURY, run_dir=tmp_path / "run", resume=True).fit(DIGITS), undisturbed_with_jury, DIGITS)
 
 
 def test_an_interrupted_run_says_how_to_go_on_and_goes_on(tmp_path, undisturbed):
