@@ -174,6 +174,12 @@ class DIVAConfig(TrainingConfig):
     min_new_mass: float = _hidden(1.0, Number(0))  # fewest samples a new component may have
     shuffles: bool = _hidden(True, Flag())  # components are put in order of their mass after every lap
 
+    @classmethod
+    def from_plain(cls, document: Any) -> Self:  # noqa: D102
+        if not isinstance(document, dict) or document.get("augmentation") != OWN:
+            return super().from_plain(document)
+        return replace(super().from_plain(document | {"augmentation": None}), augmentation=OWN)
+
     def for_samples(self, n_samples: int) -> DIVAConfig:
         """Fill in what depends on the number of samples."""
         if self.n_epochs is not None:
