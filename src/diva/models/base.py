@@ -435,8 +435,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return RunIdentity(about, fingerprint(samples.source) + held_out)
 
     def _plain_params(self) -> dict[str, Any]:
-        params = {name: plain(value) for name, value in self.get_params(deep=False).items()}
-        return params | {"device": str(self.run_parameters.device)}  # may be one of torch
+        return {name: plain(value) for name, value in self.get_params(deep=False).items()}
 
 
 KEPT_WHILE_LEARNING = (

@@ -257,10 +257,10 @@ def test_another_kind_of_model(path, archive):
 
 
 def test_another_schema(path, monkeypatch, fitted):
-    monkeypatch.setattr("diva.runs.archive.SCHEMA", "2")
+    monkeypatch.setattr("diva.runs.archive.SCHEMA", "3")
     fitted["full"].save(path)
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match=r"schema '1'.*'2'"):
+    with pytest.raises(ModelFileError, match=r"schemas \('1', '2'\).*'3'"):
         diva.load(path)
 
 
