@@ -164,27 +164,13 @@ class Holds:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One hyper-parameter.
+    """One hyper-parameter."""
 
-    Attributes
-    ----------
-    default : object
-        In the signature of the estimator; where presets differ, what stands for "as the preset has it".
-    allowed : tuple of Allowed
-        A value should be accepted by one of them, or be the default.
-    help : str
-        One or two sentences for users.
-    group : str
-        What the parameter is about, a heading of the command line.
-    public : bool
-        Whether it is in the signature; others are set by presets alone.
-    """
-
-    default: Any
-    allowed: tuple[Allowed, ...]
-    help: str
-    group: str = ""
-    public: bool = True
+    default: Any  # in the signature of the estimator; where presets differ, what stands for "as the preset has it"
+    allowed: tuple[Allowed, ...]  # a value should be accepted by one of them, or be the default
+    help: str  # one or two sentences for users
+    group: str = ""  # what the parameter is about, a heading of the command line
+    public: bool = True  # whether it is in the signature; others are set by presets alone
 
     @property
     def expected(self) -> str:

@@ -149,7 +149,7 @@ class EmbeddedClustering:
         found: dict[str, Any] = {**means, "n_clusters": self.config.n_clusters if phase == "clustering" else None}
         return EpochRecord(epoch=state.epoch, phase=phase, **found)
 
-    def stop_early(self, state: TrainState, record: EpochRecord) -> None:
+    def stop_early(self, state: TrainState, record: EpochRecord) -> None:  # noqa: ARG002  # asked of every model
         """End the phase."""
         state.position = self.n_pretraining if state.position < self.n_pretraining else self.n_epochs
 
@@ -162,13 +162,13 @@ class DEC(DeepClusterer):
     config_: DECConfig
     network_: StackedAutoEncoder
 
-    def _resolve(self, is_image: bool, n_samples: int) -> DECConfig:
+    def _resolve(self, is_image: bool, n_samples: int) -> DECConfig:  # noqa: ARG002  # asked of every model
         return values_of(self, DECConfig)
 
     def _make_network(self) -> StackedAutoEncoder:
         return StackedAutoEncoder(self.pipeline_.scaling.input_shape, self.config_)
 
-    def _make_objective(self, samples: Samples, validation: Samples | None) -> EmbeddedClustering:
+    def _make_objective(self, samples: Samples, validation: Samples | None) -> EmbeddedClustering:  # noqa: ARG002  # asked of every model
         if len(samples) < self.config_.n_clusters:
             raise ValueError(f"n_clusters={self.config_.n_clusters} needs as many samples, got {len(samples)}.")
         return EmbeddedClustering(self.config_, samples, self._device())

@@ -21,35 +21,16 @@ SOURCE_FILE = "source.json"
 
 @dataclass(frozen=True)
 class SourceSpec:
-    """How the data of a run were named, so that they can be opened again.
+    """How the data of a run were named, so that they can be opened again."""
 
-    Attributes
-    ----------
-    source : str
-        Name of a data set, or an absolute path.
-    split : {"train", "test"}
-        Part of a data set that has both.
-    columns : tuple of str, or None
-        Columns of a table that are features; all numeric ones by default.
-    label_column : str or None
-        Column with the true classes.
-    labels : str or None
-        File with the true classes.
-    image_size : (height, width) or None
-    key : str or None
-        Array in an .npz file.
-    limit : int or None
-        Only the first so many samples.
-    """
-
-    source: str
-    split: str = "train"
-    columns: tuple[str, ...] | None = None
-    label_column: str | None = None
-    labels: str | None = None
+    source: str  # name of a data set, or an absolute path
+    split: str = "train"  # {"train", "test"}: part of a data set that has both
+    columns: tuple[str, ...] | None = None  # columns of a table that are features; all numeric ones by default
+    label_column: str | None = None  # column with the true classes
+    labels: str | None = None  # file with the true classes
     image_size: tuple[int, int] | None = None
-    key: str | None = None
-    limit: int | None = None
+    key: str | None = None  # array in an .npz file
+    limit: int | None = None  # only the first so many samples
 
     def write(self, run: Path) -> None:
         """Note it in the folder of a run."""

@@ -18,19 +18,11 @@ MAX_BATCHES = 20
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of a source, and their weights if it has any.
+    """Some rows of a source, and their weights if it has any."""
 
-    Attributes
-    ----------
-    values : array of shape (m, D), float32 or float64
-    weights : array of shape (m,) or None
-    first : int
-        Number of the first row in the source, for messages.
-    """
-
-    values: NDArray[Any]
-    weights: NDArray[Any] | None = None
-    first: int = 0
+    values: NDArray[Any]  # (m, D)
+    weights: NDArray[Any] | None = None  # (m,)
+    first: int = 0  # number of the first row in the source, for messages
 
     def __len__(self) -> int:
         return len(self.values)

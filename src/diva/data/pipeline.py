@@ -19,19 +19,10 @@ from diva.data.validate import FiniteCheck, open_samples
 
 @dataclass(frozen=True)
 class InputPipeline:
-    """All that happens to samples before a network sees them: fixed at the first fit and saved with the model.
+    """All that happens to samples before a network sees them: fixed at the first fit and saved with the model."""
 
-    Attributes
-    ----------
-    item_shape : tuple of int
-        Shape of a raw sample.
-    preparation : Preparation or None
-        Steps before scaling, for rows.
-    scaling : Scaling
-    """
-
-    item_shape: tuple[int, ...]
-    preparation: Preparation | None
+    item_shape: tuple[int, ...]  # shape of a raw sample
+    preparation: Preparation | None  # steps before scaling, for rows
     scaling: Scaling
 
     @classmethod

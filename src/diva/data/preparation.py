@@ -17,18 +17,10 @@ WIDEST_PCA = 10_000  # features: their covariance is held in memory
 
 @dataclass(frozen=True)
 class Preparation:
-    """Steps for rows (n, d), in this order; each may be left out.
+    """Steps for rows (n, d), in this order; each may be left out."""
 
-    Attributes
-    ----------
-    idf : Tensor of shape (d,), float64, or None
-        Rows are counts of words: their logs times this, divided by the row's length.
-    mean, axes : Tensor of shape (d,) and (p, d), float64, or None
-        Principal axes to project on.
-    """
-
-    idf: Tensor | None = None
-    mean: Tensor | None = None
+    idf: Tensor | None = None  # (d,): rows are counts of words: their logs times this, divided by the row's length
+    mean: Tensor | None = None  # (d,): principal axes to project on
     axes: Tensor | None = None
 
     def apply(self, rows: NDArray[Any]) -> NDArray[np.float32]:

@@ -21,21 +21,11 @@ NEARLY = 1e-3  # by how much a range may be exceeded and still be that range
 
 @dataclass(frozen=True)
 class Scaling:
-    """How raw numbers become network input and back: fixed at the first fit and saved with the model.
+    """How raw numbers become network input and back: fixed at the first fit and saved with the model."""
 
-    Attributes
-    ----------
-    input_shape : tuple of int
-        (channels, height, width) of an image, or (features,).
-    channels_last : bool
-        Whether raw images have their channels last; without a channel axis, or flattened, it does not matter.
-    offset, unit : Tensor of shape (features,) or (1,), float64
-        Input is ``(raw - offset) / unit``.
-    """
-
-    input_shape: tuple[int, ...]
-    channels_last: bool
-    offset: Tensor
+    input_shape: tuple[int, ...]  # (channels, height, width) of an image, or (features,)
+    channels_last: bool  # whether raw images have their channels last; without a channel axis, or flattened, it does not matter
+    offset: Tensor  # (features,): input is ``(raw - offset) / unit``
     unit: Tensor
 
     @property

@@ -95,18 +95,10 @@ class StreamBatch:
 
 @dataclass(frozen=True)
 class Following:
-    """How to wait for more.
+    """How to wait for more."""
 
-    Attributes
-    ----------
-    poll : float
-        Seconds between two looks.
-    idle_timeout : float or None
-        Seconds without anything new after which the stream has ended.
-    """
-
-    poll: float = 1.0
-    idle_timeout: float | None = None
+    poll: float = 1.0  # seconds between two looks
+    idle_timeout: float | None = None  # seconds without anything new after which the stream has ended
 
 
 class FileStream:

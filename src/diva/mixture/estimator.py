@@ -105,7 +105,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- fitting
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
         """Fit the mixture to data, forgetting any fit before.
 
         Parameters
@@ -284,7 +284,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.mixture_.score_samples(self._source(X, reset=False))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002  # scikit-learn's signature
         """Mean log density of the samples."""
         return float(self.score_samples(X).mean())
 

@@ -30,20 +30,11 @@ MOST_LAPS = 1000  # of the history that are kept: streams have no end
 
 
 class Fitted(NamedTuple):
-    """Outcome of a fit.
-
-    Attributes
-    ----------
-    model : MixtureModel
-    labels : array of int, shape (n,)
-        Component of each row, by its position.
-    unfinished : bool
-        Whether laps ended before they had converged.
-    """
+    """Outcome of a fit."""
 
     model: MixtureModel
-    labels: NDArray[np.int64]
-    unfinished: bool = False
+    labels: NDArray[np.int64]  # (n,): component of each row, by its position
+    unfinished: bool = False  # whether laps ended before they had converged
 
 
 def start_on(

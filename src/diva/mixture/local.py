@@ -54,19 +54,12 @@ class DoubleBlock:
 
 @dataclass(frozen=True)
 class LocalStep:
-    """A few codes and what the mixture makes of them; the moves look at data through this.
+    """A few codes and what the mixture makes of them; the moves look at data through this."""
 
-    Attributes
-    ----------
-    features : Tensor of shape (m, F)
-    log_resp, resp : Tensor of shape (m, K)
-    weights : Tensor of shape (m,) or None
-    """
-
-    features: Tensor
-    log_resp: Tensor
+    features: Tensor  # (m, F)
+    log_resp: Tensor  # (m, K)
     resp: Tensor
-    weights: Tensor | None
+    weights: Tensor | None  # (m,)
 
     @cached_property
     def neg_entropy(self) -> Tensor:

@@ -33,52 +33,26 @@ DRAWS_EACH = 64  # of a component, to see which cluster it is in now
 
 
 class Draws(NamedTuple):
-    """Codes drawn from components.
+    """Codes drawn from components."""
 
-    Attributes
-    ----------
-    codes : array of shape (m, D)
-    components : array of int, shape (m,)
-        Position of the component of each draw.
-    weights : array of shape (m,)
-        Samples seen that each draw stands for.
-    """
-
-    codes: NDArray[Any]
-    components: NDArray[np.int64]
-    weights: NDArray[np.float64]
+    codes: NDArray[Any]  # (m, D)
+    components: NDArray[np.int64]  # (m,): position of the component of each draw
+    weights: NDArray[np.float64]  # (m,): samples seen that each draw stands for
 
 
 @dataclass(frozen=True, eq=False)
 class MixtureModel:
-    """A fitted mixture: what it has learnt, and the names of its clusters; immutable, so that it can be shared.
+    """A fitted mixture: what it has learnt, and the names of its clusters; immutable, so that it can be shared."""
 
-    Attributes
-    ----------
-    state : MixtureState
-        Without data: what it has seen is past.
-    standardization : Standardization
-        Coordinates of the state.
-    options : MixtureOptions
-    naming : Naming
-        Permanent ids of the clusters, by position.
-    hierarchy : Hierarchy or None
-        Tree of components whose cut is the clusters; without one, every component is a cluster.
-    history : tuple of LapRecord
-    lineage : tuple of MoveRecord
-        Every accepted birth, merge and deletion.
-    cluster_lineage : tuple of ClusterRecord
-        Which clusters were born, split, merged or died after the first fit.
-    """
-
-    state: MixtureState
-    standardization: Standardization
+    state: MixtureState  # without data: what it has seen is past
+    standardization: Standardization  # coordinates of the state
     options: MixtureOptions
-    naming: Naming
+    naming: Naming  # permanent ids of the clusters, by position
+    # tree of components whose cut is the clusters; without one, every component is a cluster
     hierarchy: Hierarchy | None = None
     history: tuple[LapRecord, ...] = ()
-    lineage: tuple[MoveRecord, ...] = ()
-    cluster_lineage: tuple[ClusterRecord, ...] = ()
+    lineage: tuple[MoveRecord, ...] = ()  # every accepted birth, merge and deletion
+    cluster_lineage: tuple[ClusterRecord, ...] = ()  # which clusters were born, split, merged or died after the first fit
 
     @classmethod
     def start(cls, standardization: Standardization, options: MixtureOptions, first_id: int = 0) -> MixtureModel:

@@ -17,19 +17,11 @@ from diva.mixture.state import MixtureState
 
 @dataclass(frozen=True)
 class MixturePrior:
-    """The mixture, its components fixed at their posterior means.
-
-    Attributes
-    ----------
-    mixture : MixtureState
-    standardization : Standardization
-        The coordinates in which the mixture lives; a KL divergence does not depend on them.
-    assignment : {"soft", "hard"}
-        Weigh the components by their responsibilities (equation 9), or take the most probable one (equation 8).
-    """
+    """The mixture, its components fixed at their posterior means."""
 
     mixture: MixtureState
-    standardization: Standardization
+    standardization: Standardization  # the coordinates in which the mixture lives; a KL divergence does not depend on them
+    # weigh the components by their responsibilities (equation 9), or take the most probable one (equation 8)
     assignment: Literal["soft", "hard"] = "soft"
 
     def kl(self, q_mean: Tensor, q_log_var: Tensor, at: Tensor) -> Tensor:  # noqa: D102

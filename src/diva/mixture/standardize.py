@@ -23,13 +23,9 @@ class Standardization:
 
     Raw second moments cancel: at mean 1e3 and standard deviation 0.1, float32 reports a variance of 1.4 instead of 0.01. Those
     of standardized data do not, and the scale of the data drops out of every other computation.
-
-    Attributes
-    ----------
-    mean, scale : Tensor of shape (D,), float64
     """
 
-    mean: Tensor
+    mean: Tensor  # (D,)
     scale: Tensor
 
     @property
@@ -100,18 +96,11 @@ class StandardizedBatches:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one pass over some data tells.
-
-    Attributes
-    ----------
-    standardization : Standardization
-    n_rows : int
-    lowest, highest : ndarray of shape (D,)
-    """
+    """What one pass over some data tells."""
 
     standardization: Standardization
     n_rows: int
-    lowest: np.ndarray
+    lowest: np.ndarray  # (D,)
     highest: np.ndarray
 
     def check_within_reach_of(self, other: Standardization) -> None:

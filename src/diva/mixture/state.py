@@ -20,33 +20,15 @@ from diva.mixture.sticks import expected_log_weights, stick_posterior
 
 @dataclass(frozen=True)
 class MixtureState:
-    """Everything a Dirichlet process mixture knows; immutable, so a rejected move leaves nothing to undo.
+    """Everything a Dirichlet process mixture knows; immutable, so a rejected move leaves nothing to undo."""
 
-    Attributes
-    ----------
-    family : GaussianFamily
-        Prior of the components.
-    alpha : float
-        Concentration of the Dirichlet process.
-    past : SuffStats
-        Statistics of data that are gone: part of the total, never revisited.
-    memo : tuple of SuffStats
-        Statistics of each batch at its last visit.
-    total : SuffStats
-        ``past`` plus the sum of ``memo``.
-    ids : tuple of int
-        Permanent name of each component; never changed and never reused, unlike positions.
-    next_id : int
-        Name of the next component to be born.
-    """
-
-    family: GaussianFamily
-    alpha: float
-    past: SuffStats
-    memo: tuple[SuffStats, ...]
-    total: SuffStats
-    ids: tuple[int, ...]
-    next_id: int
+    family: GaussianFamily  # prior of the components
+    alpha: float  # concentration of the Dirichlet process
+    past: SuffStats  # statistics of data that are gone: part of the total, never revisited
+    memo: tuple[SuffStats, ...]  # statistics of each batch at its last visit
+    total: SuffStats  # ``past`` plus the sum of ``memo``
+    ids: tuple[int, ...]  # permanent name of each component; never changed and never reused, unlike positions
+    next_id: int  # name of the next component to be born
 
     @classmethod
     def start(cls, family: GaussianFamily, alpha: float, first_id: int = 0) -> MixtureState:

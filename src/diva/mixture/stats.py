@@ -12,24 +12,12 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class SuffStats:
-    r"""What K components know of a weighted set of codes; float64, component axis first.
+    r"""What K components know of a weighted set of codes; float64, component axis first."""
 
-    Attributes
-    ----------
-    counts : Tensor of shape (K,)
-        Mass, :math:`N_k = \sum_n r_{nk}`.
-    sum_z : Tensor of shape (K, D)
-        :math:`\sum_n r_{nk} z_n`.
-    sum_zz : Tensor of shape (K, D) or (K, D, D)
-        :math:`\sum_n r_{nk} z_n^2`, or of :math:`z_n z_n^T` for full covariance.
-    entropy : Tensor of shape (K,)
-        :math:`-\sum_n r_{nk} \log r_{nk}`; additive over batches, so the memoized bound is exact.
-    """
-
-    counts: Tensor
-    sum_z: Tensor
-    sum_zz: Tensor
-    entropy: Tensor
+    counts: Tensor  # (K,): N_k = sum_n r_nk, the masses
+    sum_z: Tensor  # (K, D): sum_n r_nk z_n
+    sum_zz: Tensor  # (K, D): sum_n r_nk z_n^2; (K, D, D) for full covariance, of z_n z_n^T
+    entropy: Tensor  # (K,): -sum_n r_nk log r_nk; additive over batches, so the memoized bound is exact
 
     def __len__(self) -> int:
         return len(self.counts)

@@ -16,26 +16,13 @@ from diva.mixture.state import MixtureState
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """Components of another mixture, by codes they hold: where to start from when an encoder has moved all codes.
+    """Components of another mixture, by codes they hold: where to start from when an encoder has moved all codes."""
 
-    Attributes
-    ----------
-    codes : array of shape (m, D)
-    components : array of int, shape (m,)
-        Position of each code's component in ``ids``.
-    weights : array of shape (m,)
-        How many samples each code stands for.
-    ids : tuple of int
-        Names to keep.
-    next_id : int
-        First name that is free.
-    """
-
-    codes: NDArray[Any]
-    components: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    ids: tuple[int, ...]
-    next_id: int
+    codes: NDArray[Any]  # (m, D)
+    components: NDArray[np.int64]  # (m,): position of each code's component in ``ids``
+    weights: NDArray[np.float64]  # (m,): how many samples each code stands for
+    ids: tuple[int, ...]  # names to keep
+    next_id: int  # first name that is free
 
     def applied_to(self, start: MixtureModel) -> MixtureModel:
         """Replace the components of a model that has seen nothing."""

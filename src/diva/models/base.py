@@ -41,28 +41,14 @@ WATCHING = ("run_dir", "checkpoint_every", "resume", "callbacks", "verbose", "de
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """All that a model says about samples, for one look at them.
+    """All that a model says about samples, for one look at them."""
 
-    Attributes
-    ----------
-    codes : array of shape (n, latent_dim)
-    probabilities : array of shape (n, n_clusters)
-        Of each cluster, by position.
-    positions : array of int, shape (n,)
-        The most probable cluster, as a position; ``ids[positions]`` are permanent ids.
-    components : array of int, shape (n,)
-        The most probable component of the mixture, or the cluster again.
-    scores : array of shape (n,)
-        Low means unlike anything the model knows.
-    novel : array of bool, shape (n,)
-    """
-
-    codes: NDArray[np.float32]
-    probabilities: NDArray[np.float64]
-    positions: NDArray[np.int64]
-    components: NDArray[np.int64]
-    scores: NDArray[np.float64]
-    novel: NDArray[np.bool_]
+    codes: NDArray[np.float32]  # (n, latent_dim)
+    probabilities: NDArray[np.float64]  # (n, n_clusters): of each cluster, by position
+    positions: NDArray[np.int64]  # (n,): the most probable cluster, as a position; ``ids[positions]`` are permanent ids
+    components: NDArray[np.int64]  # (n,): the most probable component of the mixture, or the cluster again
+    scores: NDArray[np.float64]  # (n,): low means unlike anything the model knows
+    novel: NDArray[np.bool_]  # (n,)
 
     @property
     def confidence(self) -> NDArray[np.float64]:
@@ -146,7 +132,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     # --- fitting
 
-    def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, validation: Any = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
         """Learn codes and clusters of samples, forgetting any fit before.
 
         Parameters
@@ -290,7 +276,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         """How like the samples it learnt from the model finds each, (n_samples,): low means novel."""
         return self.assign(X).scores
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002  # scikit-learn's signature
         """Mean of ``score_samples``."""
         return float(self.score_samples(X).mean())
 

@@ -43,18 +43,10 @@ GROWN_LAPS = 10  # enough to see that
 
 @dataclass(frozen=True, eq=False)
 class ConsensusEnsemble:
-    """Several mixtures that decide together.
+    """Several mixtures that decide together."""
 
-    Attributes
-    ----------
-    mixtures : sequence of MixtureModel
-        The base clusterings.
-    member : array of shape (J, G)
-        One where a component, of all mixtures one after the other, is in a cluster.
-    """
-
-    mixtures: Sequence[MixtureModel]
-    member: NDArray[np.float64]
+    mixtures: Sequence[MixtureModel]  # the base clusterings
+    member: NDArray[np.float64]  # (J, G): one where a component, of all mixtures one after the other, is in a cluster
 
     def predict_proba(self, codes: ViewCodes) -> Tensor:
         """Cluster of each sample, averaged over all mixtures and all its views, (n, G)."""

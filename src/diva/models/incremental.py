@@ -107,7 +107,7 @@ class IncrementalMixin(DeepClusterer):
 
     fit.__doc__ = DeepClusterer.fit.__doc__
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
         """Go on with new samples, the old ones gone; the first call is a fit.
 
         Clusters and components keep their ids. New components are born where the mixture describes new samples badly, and

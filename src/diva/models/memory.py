@@ -61,41 +61,21 @@ class BatchRecord:
 
 @dataclass(frozen=True, eq=False)
 class BatchOutcome:
-    """What came of a batch.
+    """What came of a batch."""
 
-    Attributes
-    ----------
-    started : float
-        When its fit began.
-    n_moves : int
-        Length of the lineage before.
-    n_seen : int
-        Samples seen in all, afterwards.
-    learnt : bool
-    novel : array of bool, shape (n_samples,), or None
-        Which of its samples the model before called novel.
-    """
-
-    started: float
-    n_moves: int
-    n_seen: int
+    started: float  # when its fit began
+    n_moves: int  # length of the lineage before
+    n_seen: int  # samples seen in all, afterwards
     learnt: bool = True
-    novel: NDArray[np.bool_] | None = None
+    novel: NDArray[np.bool_] | None = None  # (n_samples,): which of its samples the model before called novel
 
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Samples that have been counted but not judged: when there are enough, either networks learn from them or it is over.
+    """Samples that have been counted but not judged: when there are enough, either networks learn from them or it is over."""
 
-    Attributes
-    ----------
-    values : array of shape (m, ...)
-    novel : array of bool, shape (m,)
-        Which of them were novel when they came.
-    """
-
-    values: NDArray[Any]
-    novel: NDArray[np.bool_]
+    values: NDArray[Any]  # (m, ...)
+    novel: NDArray[np.bool_]  # (m,): which of them were novel when they came
 
     def __len__(self) -> int:
         return len(self.novel)
@@ -122,36 +102,19 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class StreamMemory:
-    """What a model remembers of all data it has seen.
+    """What a model remembers of all data it has seen."""
 
-    Attributes
-    ----------
-    n_seen : int
-        Samples in all.
-    n_batches : int
-        Fits and partial fits.
-    reservoir : Reservoir
-    window : Window
-    anchor : MixtureModel or None
-        The mixture as it was before the samples that wait: what networks learn is added to that.
-    moments : FeatureMoments or None
-        Of the features of all samples learnt from; None if the encoder is of a user, or should not learn.
-    code_variance : Tensor of shape (D,) or None
-        Of q(z|x), on average.
-    novelty : Novelty or None
-    records : tuple of BatchRecord
-        Of the latest batches.
-    """
-
-    n_seen: int = 0
-    n_batches: int = 0
+    n_seen: int = 0  # samples in all
+    n_batches: int = 0  # fits and partial fits
     reservoir: Reservoir = field(default_factory=Reservoir.empty)
     window: Window = field(default_factory=Window.empty)
+    # the mixture as it was before the samples that wait: what networks learn is added to that
     anchor: MixtureModel | None = None
+    # of the features of all samples learnt from; None if the encoder is of a user, or should not learn
     moments: FeatureMoments | None = None
-    code_variance: Tensor | None = None
+    code_variance: Tensor | None = None  # (D,): of q(z|x), on average
     novelty: Novelty | None = None
-    records: tuple[BatchRecord, ...] = ()
+    records: tuple[BatchRecord, ...] = ()  # of the latest batches
 
     def to_archive(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Take it apart; what is empty is left out."""

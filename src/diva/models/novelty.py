@@ -48,21 +48,11 @@ class EncoderUncertainty:
 
 @dataclass(frozen=True)
 class Novelty:
-    """Score and threshold.
+    """Score and threshold."""
 
-    Attributes
-    ----------
-    uncertainty : EncoderUncertainty
-        Of samples that were learnt from.
-    threshold : float
-        Samples that score below are novel.
-    typical : float
-        Median score of samples that were learnt from.
-    """
-
-    uncertainty: EncoderUncertainty
-    threshold: float
-    typical: float
+    uncertainty: EncoderUncertainty  # of samples that were learnt from
+    threshold: float  # samples that score below are novel
+    typical: float  # median score of samples that were learnt from
 
     @classmethod
     def calibrated(

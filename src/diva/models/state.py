@@ -28,37 +28,18 @@ from diva.training.state import TrainState, optimizer_tensors, restore_optimizer
 
 @dataclass(frozen=True)
 class Task:
-    """What stays the same while DIVA learns.
-
-    Attributes
-    ----------
-    config : DIVAConfig
-    samples : Samples
-    device : torch.device
-    validation : Samples or None
-    augmentation : Augmentation or None
-    experience : ExperienceReplay or None
-        Which of the samples are remembered ones, and the codes they should keep.
-    replay : GenerativeReplay or None
-        What stands in for samples that are gone.
-    past : PastSamples or None
-        Samples of the past: components and clusters keep their ids by where these are now.
-    n_own : int or None
-        Only the first so many samples are those of the caller; None for all.
-    n_gone : int
-        Samples that were learnt from before and are gone.
-    """
+    """What stays the same while DIVA learns."""
 
     config: DIVAConfig
     samples: Samples
     device: torch.device
     validation: Samples | None = None
     augmentation: Augmentation | None = None
-    experience: ExperienceReplay | None = None
-    replay: GenerativeReplay | None = None
-    past: PastSamples | None = None
-    n_own: int | None = None
-    n_gone: int = 0
+    experience: ExperienceReplay | None = None  # which of the samples are remembered ones, and the codes they should keep
+    replay: GenerativeReplay | None = None  # what stands in for samples that are gone
+    past: PastSamples | None = None  # samples of the past: components and clusters keep their ids by where these are now
+    n_own: int | None = None  # only the first so many samples are those of the caller; None for all
+    n_gone: int = 0  # samples that were learnt from before and are gone
 
     @property
     def fresh_samples(self) -> Samples:
@@ -80,33 +61,16 @@ class Task:
 
 @dataclass
 class DIVAState(TrainState):
-    """Networks, mixture and pseudo-labels.
-
-    Attributes
-    ----------
-    network : VAE
-    variance : float
-        Of the decoder, by which the KL term is weighed.
-    prior : LatentPrior
-        What the VAE sees of the mixture.
-    head : PseudoLabelHead or None
-        In the phase of self-training.
-    lineage : list of MoveRecord
-    next_component_id : int
-        First id that no component of the training has had.
-    before : MixtureModel or None
-        The mixture of the fit before, whose clusters keep their ids.
-    sampled : list of Tensor
-        Codes drawn in this epoch while the encoder moved, if the config asks for them; not archived.
-    """
+    """Networks, mixture and pseudo-labels."""
 
     network: VAE
-    variance: float = 1.0
-    prior: LatentPrior = field(default_factory=StandardNormal)
-    head: PseudoLabelHead | None = None
+    variance: float = 1.0  # of the decoder, by which the KL term is weighed
+    prior: LatentPrior = field(default_factory=StandardNormal)  # what the VAE sees of the mixture
+    head: PseudoLabelHead | None = None  # in the phase of self-training
     lineage: list[MoveRecord] = field(default_factory=list)
-    next_component_id: int = 0
-    before: MixtureModel | None = None
+    next_component_id: int = 0  # first id that no component of the training has had
+    before: MixtureModel | None = None  # the mixture of the fit before, whose clusters keep their ids
+    # codes drawn in this epoch while the encoder moved, if the config asks for them; not archived
     sampled: list[Tensor] = field(default_factory=list)
 
     @property

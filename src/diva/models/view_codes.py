@@ -22,16 +22,10 @@ CHUNK_ROWS = 2_500  # at a time: an ensemble has hundreds of components
 
 @dataclass(frozen=True)
 class ViewCodes:
-    """Means of the codes of samples as they are, and of several augmented views of each.
+    """Means of the codes of samples as they are, and of several augmented views of each."""
 
-    Attributes
-    ----------
-    clean : Tensor of shape (n, D)
-    views : tuple of Tensor of shape (n, D)
-    """
-
-    clean: Tensor
-    views: tuple[Tensor, ...] = ()
+    clean: Tensor  # (n, D)
+    views: tuple[Tensor, ...] = ()  # (n, D)
 
     @property
     def all(self) -> tuple[Tensor, ...]:

@@ -27,5 +27,5 @@ class LatentPrior(Protocol):
 class StandardNormal:
     """N(0, I): before there is a mixture."""
 
-    def kl(self, q_mean: Tensor, q_log_var: Tensor, at: Tensor) -> Tensor:  # noqa: D102
+    def kl(self, q_mean: Tensor, q_log_var: Tensor, at: Tensor) -> Tensor:  # noqa: D102  # noqa: ARG002  # a LatentPrior takes it
         return 0.5 * (q_mean**2 + q_log_var.exp() - 1.0 - q_log_var).sum(1)

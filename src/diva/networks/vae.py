@@ -15,23 +15,12 @@ LOG_VAR_LIMIT = 10.0  # variances of a code stay between e^-10 and e^10, however
 
 @dataclass(frozen=True)
 class LossTerms:
-    """Terms of the loss, per sample of a batch.
+    """Terms of the loss, per sample of a batch."""
 
-    Attributes
-    ----------
-    reconstruction : Tensor of shape (n,)
-        Summed over the numbers of a sample.
-    kl : Tensor of shape (n,)
-    q_mean : Tensor of shape (n, D), or (2 n, D)
-        Means of the codes of the samples as they are, then of their views.
-    z : Tensor of shape (n, D)
-        The codes that were decoded.
-    """
-
-    reconstruction: Tensor
-    kl: Tensor
-    q_mean: Tensor
-    z: Tensor
+    reconstruction: Tensor  # (n,): summed over the numbers of a sample
+    kl: Tensor  # (n,)
+    q_mean: Tensor  # (n, D) or (2 n, D): means of the codes of the samples as they are, then of their views
+    z: Tensor  # (n, D): the codes that were decoded
 
 
 class VAE(nn.Module):

@@ -40,24 +40,12 @@ class ClusterRecord:
 
 @dataclass(frozen=True)
 class Naming:
-    """Ids of clusters by position, the next free id, and what happened.
+    """Ids of clusters by position, the next free id, and what happened."""
 
-    Attributes
-    ----------
-    ids : tuple of int
-        Permanent name of the cluster at each position.
-    next_id : int
-        Never used so far.
-    records : tuple of ClusterRecord
-        Of the change that led here.
-    batch : int
-        Number of that change; 0 for a first fit.
-    """
-
-    ids: tuple[int, ...]
-    next_id: int
-    records: tuple[ClusterRecord, ...] = ()
-    batch: int = 0
+    ids: tuple[int, ...]  # permanent name of the cluster at each position
+    next_id: int  # never used so far
+    records: tuple[ClusterRecord, ...] = ()  # of the change that led here
+    batch: int = 0  # number of that change; 0 for a first fit
 
     @classmethod
     def first(cls, n_clusters: int) -> Naming:

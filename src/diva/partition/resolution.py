@@ -31,26 +31,13 @@ _RESOLUTIONS = (0.005, 4.0)
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A partition that `choose_resolution` considered.
+    """A partition that `choose_resolution` considered."""
 
-    Attributes
-    ----------
-    labels : array of int, shape (n_components,)
-        Group of each component, numbered by falling mass.
-    resolutions : tuple of float
-        The resolutions tried that gave this partition; a long list is a wide plateau.
-    separation : float
-        How much better groups hold together than they touch, a log ratio; 0 for a single group.
-    entropy : float
-        Of the group masses, in nats: the log of the effective number of groups.
-    stability : float or None
-        Mean adjusted Rand index with the partitions of bootstrapped walks, where it had to be known.
-    """
-
-    labels: IntArray
-    resolutions: tuple[float, ...]
-    separation: float
-    entropy: float
+    labels: IntArray  # (n_components,): group of each component, numbered by falling mass
+    resolutions: tuple[float, ...]  # the resolutions tried that gave this partition; a long list is a wide plateau
+    separation: float  # how much better groups hold together than they touch, a log ratio; 0 for a single group
+    entropy: float  # of the group masses, in nats: the log of the effective number of groups
+    # mean adjusted Rand index with the partitions of bootstrapped walks, where it had to be known
     stability: float | None = None
 
     @property

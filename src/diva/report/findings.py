@@ -27,56 +27,30 @@ N_ROW_FEATURES = 5  # unusual features of a row, for the map
 
 @dataclass(frozen=True)
 class Difference:
-    """A feature of a cluster beside that of all samples.
-
-    Attributes
-    ----------
-    feature : str
-    by : float
-        Difference of the means, in standard deviations of the feature over all samples.
-    values : mapping from str to float
-        The feature's mean here and over all samples; that of the member nearest the centre, of a generated one if there
-        are any, and of the least certain one: title of a column -> value.
-    decimals : int
-        How many are worth showing, by how much the feature varies.
-    """
+    """A feature of a cluster beside that of all samples."""
 
     feature: str
-    by: float
+    by: float  # difference of the means, in standard deviations of the feature over all samples
+    # the feature's mean here and over all samples; that of the member nearest the centre, of a generated one if there are any,
+    # and of the least certain one: title of a column -> value
     values: dict[str, float]
-    decimals: int
+    decimals: int  # how many are worth showing, by how much the feature varies
 
 
 @dataclass(frozen=True, eq=False)
 class FoundCluster:
-    """One cluster.
-
-    Attributes
-    ----------
-    number, size : int
-    share, confidence : float
-        Of all samples; mean over those kept.
-    n_components : int
-    majority : (str, float) or None
-        Its largest class and the share of it, if labels were given.
-    nearest, least : array of int
-        Positions in the snapshot: nearest the centre first; least certain first.
-    drawn : array of shape (at most N_SHOWN, ...)
-        Samples that the model made.
-    differences : tuple of Difference
-        Of tables: what sets it apart, the most telling first.
-    """
+    """One cluster."""
 
     number: int
     size: int
-    share: float
+    share: float  # of all samples; mean over those kept
     confidence: float
     n_components: int
-    majority: tuple[str, float] | None
-    nearest: NDArray[np.int64]
+    majority: tuple[str, float] | None  # its largest class and the share of it, if labels were given
+    nearest: NDArray[np.int64]  # positions in the snapshot: nearest the centre first; least certain first
     least: NDArray[np.int64]
-    drawn: NDArray[Any]
-    differences: tuple[Difference, ...]
+    drawn: NDArray[Any]  # (at most N_SHOWN, ...): samples that the model made
+    differences: tuple[Difference, ...]  # of tables: what sets it apart, the most telling first
 
     @property
     def colour(self) -> str:
@@ -96,13 +70,7 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """Everything a report shows.
-
-    Attributes
-    ----------
-    summary : Summary
-    projection : Projection
-    """
+    """Everything a report shows."""
 
     summary: Summary
     projection: Projection

@@ -42,24 +42,13 @@ class Link:
 
 @dataclass
 class Flow:
-    """A flow diagram; x and y of the nodes' centres are from 0 to 1, y downwards.
-
-    Attributes
-    ----------
-    nodes, links
-    n_moves : int
-        Moves on move.
-    n_shown : int
-        Of them, those in the diagram: the others were about components that led nowhere.
-    n_light, n_unmoved : int
-        Components of the end that are left out because they are light, or because no move was about them.
-    """
+    """A flow diagram; x and y of the nodes' centres are from 0 to 1, y downwards."""
 
     nodes: list[Node] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
-    n_moves: int = 0
-    n_shown: int = 0
-    n_light: int = 0
+    n_moves: int = 0  # moves on move
+    n_shown: int = 0  # of them, those in the diagram: the others were about components that led nowhere
+    n_light: int = 0  # components of the end that are left out because they are light, or because no move was about them
     n_unmoved: int = 0
 
     @property

@@ -139,26 +139,14 @@ class Area:
 
 @dataclass(frozen=True)
 class Plot:
-    """Areas side by side in rows; those of a column share the x axis, those of a row the y axis.
-
-    Attributes
-    ----------
-    areas : sequence of Area
-    height, width : float
-        In pixels of a page on which a line of text is about 20 high; the page takes the width it has.
-    columns : int
-    shares : sequence of float
-        Relative widths of the columns, or heights of the rows if there is one column.
-    legend : bool
-        Whether marks with a name are listed.
-    """
+    """Areas side by side in rows; those of a column share the x axis, those of a row the y axis."""
 
     areas: Sequence[Area]
-    height: float
+    height: float  # in pixels of a page on which a line of text is about 20 high; the page takes the width it has
     width: float = 700.0
     columns: int = 1
-    shares: Sequence[float] = (1.0,)
-    legend: bool = False
+    shares: Sequence[float] = (1.0,)  # relative widths of the columns, or heights of the rows if there is one column
+    legend: bool = False  # whether marks with a name are listed
 
     def marks(self, kind: type[Any]) -> list[Any]:
         """All marks of a kind."""

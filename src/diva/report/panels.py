@@ -53,26 +53,13 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Panel:
-    """A section of the page.
+    """A section of the page."""
 
-    Attributes
-    ----------
-    name : str
-        Its anchor.
-    title : str
-    body : str
-        HTML.
-    plots : dict
-        Id of an element in the body -> what is drawn there.
-    data : dict
-        What the page's script needs besides.
-    """
-
-    name: str
+    name: str  # its anchor
     title: str
-    body: str
-    plots: dict[str, Plot] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)
+    body: str  # HTML
+    plots: dict[str, Plot] = field(default_factory=dict)  # id of an element in the body -> what is drawn there
+    data: dict[str, Any] = field(default_factory=dict)  # what the page's script needs besides
 
 
 def make_panels(findings: Findings) -> list[Panel]:

@@ -59,18 +59,10 @@ def png_uri(picture: NDArray[np.uint8], most: int = GALLERY_PIXELS) -> str:
 
 @dataclass(frozen=True)
 class Sheet:
-    """Many pictures as one, row by row.
-
-    Attributes
-    ----------
-    uri : str
-    width, height : int
-        Of one picture.
-    columns, rows : int
-    """
+    """Many pictures as one, row by row."""
 
     uri: str
-    width: int
+    width: int  # of one picture
     height: int
     columns: int
     rows: int

@@ -23,17 +23,10 @@ METHODS = {"tsne": "t-SNE", "umap": "UMAP", "pca": "principal components", "code
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """Where each code lies on the map.
+    """Where each code lies on the map."""
 
-    Attributes
-    ----------
-    points : array of shape (m, 2)
-    method : str
-        A key of ``METHODS``.
-    """
-
-    points: NDArray[np.float32]
-    method: str
+    points: NDArray[np.float32]  # (m, 2)
+    method: str  # a key of ``METHODS``
 
     @property
     def title(self) -> str:

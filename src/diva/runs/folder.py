@@ -39,18 +39,10 @@ FINGERPRINT_SAMPLES = 4096
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """What must be the same for a run to go on.
+    """What must be the same for a run to go on."""
 
-    Attributes
-    ----------
-    config : dict
-        Parameters and what they came to; the version of diva is written along and may differ.
-    fingerprint : str
-        Of the data.
-    """
-
-    config: dict[str, Any]
-    fingerprint: str
+    config: dict[str, Any]  # parameters and what they came to; the version of diva is written along and may differ
+    fingerprint: str  # of the data
 
 
 @dataclass(frozen=True)

@@ -10,43 +10,24 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True, kw_only=True)
 class EpochRecord:
-    """What one epoch did, as a plain row; None where a model has no such thing.
-
-    Attributes
-    ----------
-    epoch : int
-    phase : str
-    loss : float
-        What was minimized, mean over the steps.
-    reconstruction, kl, self_training : float or None
-        Terms of it, before they are weighed.
-    kl_weight : float or None
-    bound, validation_bound : float or None
-        Evidence lower bound per sample, of what was learnt from and of what was held out.
-    n_components, n_clusters : int or None
-    births, merges, deletes : int
-        Of components, after the epoch.
-    mixture_elbo_per_sample : float or None
-    seconds, mixture_seconds : float
-        The whole epoch, and the part of it that the mixture took.
-    """
+    """What one epoch did, as a plain row; None where a model has no such thing."""
 
     epoch: int
     phase: str
-    loss: float
-    reconstruction: float | None = None
+    loss: float  # what was minimized, mean over the steps
+    reconstruction: float | None = None  # terms of it, before they are weighed
     kl: float | None = None
     self_training: float | None = None
     kl_weight: float | None = None
-    bound: float | None = None
+    bound: float | None = None  # evidence lower bound per sample, of what was learnt from and of what was held out
     validation_bound: float | None = None
     n_components: int = 0
     n_clusters: int | None = None
-    births: int = 0
+    births: int = 0  # of components, after the epoch
     merges: int = 0
     deletes: int = 0
     mixture_elbo_per_sample: float | None = None
-    seconds: float = 0.0
+    seconds: float = 0.0  # the whole epoch, and the part of it that the mixture took
     mixture_seconds: float = 0.0
 
     @property

@@ -24,54 +24,26 @@ class Snapshot:
     """Some of a run's samples, evenly spread over them, and what is known about all of them.
 
     Clusters, components and classes are named by their positions, from 0 on. What a model does not have is None.
-
-    Attributes
-    ----------
-    index : array of int, shape (m,)
-        Which samples these are, rising.
-    values : array of shape (m, ...)
-        The samples as they came: (m, h, w) or (m, h, w, c) for images, (m, d) for rows.
-    codes : array of shape (m, D)
-    clusters : array of int, shape (m,)
-    confidence : array of shape (m,)
-        Probability of the sample's own cluster.
-    sizes : array of int, shape (n_clusters,)
-        Samples in each cluster, of all samples.
-    mean_confidence : array of shape (n_clusters,)
-        Of the samples kept.
-    components : array of int, shape (m,), or None
-    log_density : array of shape (m,), or None
-        Out-of-distribution score: low for samples that are unlike those of the fit.
-    truth : array of int, shape (m,), or None
-        True classes, if labels were given; they are never learnt from.
-    table : array of int, shape (n_classes, n_clusters), or None
-        True classes against clusters, of all samples.
-    draws : array of shape (n_draws, ...), or None
-        New samples that the model made.
-    draw_clusters : array of int, shape (n_draws,), or None
-        The cluster that each was drawn from.
-    reconstructed : array of int, shape (r,), or None
-        Positions in the snapshot of the images that ``reconstructions`` are of.
-    reconstructions : array of shape (r, ...), or None
-    feature_errors : array of shape (d,), or None
-        Of rows: share of each feature's variance that reconstruction loses.
     """
 
-    index: NDArray[np.int64]
-    values: NDArray[Any]
-    codes: NDArray[np.float32]
-    clusters: NDArray[np.int64]
-    confidence: NDArray[np.float64]
-    sizes: NDArray[np.int64]
-    mean_confidence: NDArray[np.float64]
-    components: NDArray[np.int64] | None = None
+    index: NDArray[np.int64]  # (m,): which samples these are, rising
+    values: NDArray[Any]  # (m, ...): the samples as they came: (m, h, w) or (m, h, w, c) for images, (m, d) for rows
+    codes: NDArray[np.float32]  # (m, D)
+    clusters: NDArray[np.int64]  # (m,)
+    confidence: NDArray[np.float64]  # (m,): probability of the sample's own cluster
+    sizes: NDArray[np.int64]  # (n_clusters,): samples in each cluster, of all samples
+    mean_confidence: NDArray[np.float64]  # (n_clusters,): of the samples kept
+    components: NDArray[np.int64] | None = None  # (m,)
+    # (m,): out-of-distribution score: low for samples that are unlike those of the fit
     log_density: NDArray[np.float64] | None = None
-    truth: NDArray[np.int64] | None = None
-    table: NDArray[np.int64] | None = None
-    draws: NDArray[np.float32] | None = None
-    draw_clusters: NDArray[np.int64] | None = None
+    truth: NDArray[np.int64] | None = None  # (m,): true classes, if labels were given; they are never learnt from
+    table: NDArray[np.int64] | None = None  # (n_classes, n_clusters): true classes against clusters, of all samples
+    draws: NDArray[np.float32] | None = None  # (n_draws, ...): new samples that the model made
+    draw_clusters: NDArray[np.int64] | None = None  # (n_draws,): the cluster that each was drawn from
+    # (r,): positions in the snapshot of the images that ``reconstructions`` are of
     reconstructed: NDArray[np.int64] | None = None
-    reconstructions: NDArray[np.float32] | None = None
+    reconstructions: NDArray[np.float32] | None = None  # (r, ...)
+    # (d,): of rows: share of each feature's variance that reconstruction loses
     feature_errors: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:

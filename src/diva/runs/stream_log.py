@@ -31,32 +31,16 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Commit:
-    """What has been done for good.
+    """What has been done for good."""
 
-    Attributes
-    ----------
-    source : str
-        Absolute path, or ``-`` for standard input.
-    offset : Offset
-        Of the source.
-    batches, samples : int
-        Used so far, of all sources.
-    model : str or None
-        File in the folder of the stream; None is the model of the fit.
-    events_bytes, files_bytes, predictions_bytes : int
-        How much of each log counts.
-    predictions : str or None
-        Absolute path.
-    """
-
-    source: str
-    offset: Offset = field(default_factory=Offset)
-    batches: int = 0
+    source: str  # absolute path, or ``-`` for standard input
+    offset: Offset = field(default_factory=Offset)  # of the source
+    batches: int = 0  # used so far, of all sources
     samples: int = 0
-    model: str | None = None
-    events_bytes: int = 0
+    model: str | None = None  # file in the folder of the stream; None is the model of the fit
+    events_bytes: int = 0  # how much of each log counts
     files_bytes: int = 0
-    predictions: str | None = None
+    predictions: str | None = None  # absolute path
     predictions_bytes: int = 0
 
     def to_plain(self) -> dict[str, Any]:

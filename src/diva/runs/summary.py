@@ -61,51 +61,23 @@ class Move:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """A finished run. What the model does not have, or nobody said, is None or empty.
+    """A finished run. What the model does not have, or nobody said, is None or empty."""
 
-    Attributes
-    ----------
-    model : str
-        Name of the estimator.
-    source : str
-        What the data were called.
-    n_samples, n_features : int
-    n_clusters : int
-    versions : mapping from str to str
-    finished : str
-        ISO date.
-    image : ImageFormat or None
-        None for rows of numbers.
-    feature_names, columns, class_names : sequence of str, or None
-        Of the features, of the table they came from, and of the true classes.
-    metrics : mapping, or None
-        Level -> metric -> value, if labels were given.
-    params : mapping
-        Parameters of the estimator that differ from their defaults.
-    config : mapping
-        What all parameters came to.
-    epochs : sequence of EpochRecord
-    components : Components or None
-    tree : Tree or None
-    lineage : sequence of Move
-    snapshot : Snapshot
-    """
-
-    model: str
-    source: str
+    model: str  # name of the estimator
+    source: str  # what the data were called
     n_samples: int
     n_features: int
     n_clusters: int
     versions: Mapping[str, str]
-    finished: str | None
+    finished: str | None  # ISO date
     snapshot: Snapshot
-    image: ImageFormat | None = None
-    feature_names: Sequence[str] | None = None
+    image: ImageFormat | None = None  # none for rows of numbers
+    feature_names: Sequence[str] | None = None  # of the features, of the table they came from, and of the true classes
     columns: Sequence[str] | None = None
     class_names: Sequence[str] | None = None
-    metrics: Mapping[str, Mapping[str, float]] | None = None
-    params: Mapping[str, Any] | None = None
-    config: Mapping[str, Any] | None = None
+    metrics: Mapping[str, Mapping[str, float]] | None = None  # level -> metric -> value, if labels were given
+    params: Mapping[str, Any] | None = None  # parameters of the estimator that differ from their defaults
+    config: Mapping[str, Any] | None = None  # what all parameters came to
     epochs: Sequence[EpochRecord] = ()
     components: Components | None = None
     tree: Tree | None = None

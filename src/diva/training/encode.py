@@ -37,15 +37,9 @@ class AutoEncoder(Protocol):
 
 @dataclass(frozen=True)
 class Codes:
-    """q(z|x) of some samples.
+    """q(z|x) of some samples."""
 
-    Attributes
-    ----------
-    mean, log_var : Tensor of shape (n, D)
-        An encoder without variances gives a ``log_var`` of shape (n, 0).
-    """
-
-    mean: Tensor
+    mean: Tensor  # (n, D): an encoder without variances gives a ``log_var`` of shape (n, 0)
     log_var: Tensor
 
     def sample(self, noise: torch.Generator) -> Tensor:

@@ -28,16 +28,10 @@ OTHER_CAUSE = "a network overflowed: lower learning_rate"
 
 @dataclass(frozen=True)
 class Batch:
-    """Which samples a step learns from.
+    """Which samples a step learns from."""
 
-    Attributes
-    ----------
-    index : Tensor of shape (n,)
-    replayed : Tensor of shape (m,)
-        Which of the samples that stand in for data that are gone.
-    """
-
-    index: Tensor
+    index: Tensor  # (n,)
+    # (m,): which of the samples that stand in for data that are gone
     replayed: Tensor = field(default_factory=lambda: torch.empty(0, dtype=torch.int64))
 
     def __len__(self) -> int:
@@ -46,17 +40,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Loss:
-    """What a step minimizes.
-
-    Attributes
-    ----------
-    total : Tensor, scalar
-    terms : dict of str to Tensor
-        Means of its terms before they are weighed, scalars, for the record.
-    """
+    """What a step minimizes."""
 
     total: Tensor
-    terms: Mapping[str, Tensor]
+    terms: Mapping[str, Tensor]  # means of its terms before they are weighed, scalars, for the record
 
 
 class Objective(Protocol[State]):
@@ -90,18 +77,11 @@ class Objective(Protocol[State]):
 
 @dataclass(frozen=True)
 class Watch:
-    """Who is told how training goes.
+    """Who is told how training goes."""
 
-    Attributes
-    ----------
-    on_epoch : callable
-        Gets the record of each epoch; training ends if it returns True.
-    on_step : callable
-        Gets the number of steps done in this epoch, and of all.
-    """
-
-    on_epoch: Callable[[EpochRecord], bool] = lambda record: False
-    on_step: Callable[[int, int], None] = lambda step, n_steps: None
+    # gets the record of each epoch; training ends if it returns True
+    on_epoch: Callable[[EpochRecord], bool] = lambda _: False
+    on_step: Callable[[int, int], None] = lambda *_: None  # gets the number of steps done in this epoch, and of all
 
 
 def run_epochs(state: Any, objective: Objective[Any], patience: int | None = None, watch: Watch | None = None) -> None:
@@ -138,7 +118,7 @@ def run_epochs(state: Any, objective: Objective[Any], patience: int | None = Non
 
 
 def train_epoch(
-    state: Any, objective: Objective[Any], on_step: Callable[[int, int], None] = lambda step, n_steps: None
+    state: Any, objective: Objective[Any], on_step: Callable[[int, int], None] = lambda *_: None
 ) -> dict[str, float]:
     """One pass over the samples, in steps of the optimizers; returns the means of the loss and its terms."""
     state.network.train()

@@ -17,20 +17,12 @@ KL_SHARE = (
 
 @dataclass(frozen=True)
 class Elbo:
-    """The negative evidence lower bound of a VAE with a Gaussian decoder, its KL term weighed.
-
-    Attributes
-    ----------
-    reconstruction : {"mse", "nll"}
-    kl_weight : float or "auto"
-        Beside the *mean* squared error, as in the paper, or beside the negative log-likelihood.
-    n_numbers : int
-        Numbers in a sample, d.
-    """
+    """The negative evidence lower bound of a VAE with a Gaussian decoder, its KL term weighed."""
 
     reconstruction: Literal["mse", "nll"]
+    # beside the *mean* squared error, as in the paper, or beside the negative log-likelihood
     kl_weight: float | Literal["auto"]
-    n_numbers: int
+    n_numbers: int  # numbers in a sample, d
 
     def nat(self, variance: float) -> float:
         """What a nat is worth beside the reconstruction term.

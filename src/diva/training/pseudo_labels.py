@@ -20,20 +20,11 @@ CONFIDENT = 0.9  # mean probability over views
 
 @dataclass
 class PseudoLabelHead:
-    """Labels of confident samples, and the linear classifier that learns them.
+    """Labels of confident samples, and the linear classifier that learns them."""
 
-    Attributes
-    ----------
-    labels : Tensor of shape (n,), int64
-        Cluster of each sample; -1 for those that no cluster is sure of.
-    linear : nn.Linear
-    optimizer : torch.optim.Optimizer
-        Of the classifier.
-    """
-
-    labels: Tensor
+    labels: Tensor  # (n,): cluster of each sample; -1 for those that no cluster is sure of
     linear: nn.Linear
-    optimizer: torch.optim.Optimizer
+    optimizer: torch.optim.Optimizer  # of the classifier
 
     @classmethod
     def choose(cls, proba: Tensor, q_mean: Tensor, learning_rate: float, device: torch.device) -> PseudoLabelHead:

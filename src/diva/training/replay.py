@@ -33,27 +33,14 @@ MOMENT_SAMPLES = 4096  # that moments are measured on, at most
 
 @dataclass(frozen=True, eq=False)
 class PastSamples:
-    """Real samples of the past, and where they belonged.
-
-    Attributes
-    ----------
-    source : Source
-    mean, variance : Tensor of shape (m, D)
-        Where the encoder put them, and how sure it was.
-    components : array of int, shape (m,)
-        Positions in the mixture.
-    weights : array of shape (m,)
-        How many samples each stands for.
-    gone : bool
-        Whether those samples are gone, so that these count in their place.
-    """
+    """Real samples of the past, and where they belonged."""
 
     source: Source
-    mean: Tensor
+    mean: Tensor  # (m, D): where the encoder put them, and how sure it was
     variance: Tensor
-    components: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    gone: bool
+    components: NDArray[np.int64]  # (m,): positions in the mixture
+    weights: NDArray[np.float64]  # (m,): how many samples each stands for
+    gone: bool  # whether those samples are gone, so that these count in their place
 
     def __len__(self) -> int:
         return len(self.source)
@@ -61,17 +48,10 @@ class PastSamples:
 
 @dataclass(frozen=True, eq=False)
 class ExperienceReplay:
-    """Remembered samples among those that are learnt from, and the codes they should keep.
+    """Remembered samples among those that are learnt from, and the codes they should keep."""
 
-    Attributes
-    ----------
-    first : int
-        Samples from this number on are remembered ones.
-    mean, variance : Tensor of shape (m, D)
-    """
-
-    first: int
-    mean: Tensor
+    first: int  # samples from this number on are remembered ones
+    mean: Tensor  # (m, D)
     variance: Tensor
 
     def drift(self, index: Tensor, q_mean: Tensor) -> Tensor:
@@ -91,16 +71,9 @@ class ExperienceReplay:
 
 @dataclass(frozen=True, eq=False)
 class FeatureMoments:
-    """Second moments of the features that the last layer of an encoder has seen, with a constant 1 beside them.
+    """Second moments of the features that the last layer of an encoder has seen, with a constant 1 beside them."""
 
-    Attributes
-    ----------
-    root : Tensor of shape (h + 1, r)
-        The moments are ``root @ root.T`` and, in all other directions, ``rest``.
-    rest : float
-    """
-
-    root: Tensor
+    root: Tensor  # (h + 1, r): the moments are ``root @ root.T`` and, in all other directions, ``rest``
     rest: float
 
     @classmethod
@@ -136,20 +109,11 @@ class FeatureMoments:
 
 @dataclass(frozen=True, eq=False)
 class CodeDrift:
-    """How far the codes of samples that are gone have moved since the encoder's last layer began to learn.
-
-    Attributes
-    ----------
-    moments : FeatureMoments
-    layer : Tensor of shape (D, h + 1)
-        Weights and biases of the encoder's last layer, as they were.
-    variance : Tensor of shape (D,)
-        Of q(z|x), on average.
-    """
+    """How far the codes of samples that are gone have moved since the encoder's last layer began to learn."""
 
     moments: FeatureMoments
-    layer: Tensor
-    variance: Tensor
+    layer: Tensor  # (D, h + 1): weights and biases of the encoder's last layer, as they were
+    variance: Tensor  # (D,): of q(z|x), on average
 
     def of(self, vae: VAE) -> Tensor:
         """Half the mean squared distance of old codes from where they were, in the units of q(z|x)."""
@@ -159,26 +123,13 @@ class CodeDrift:
 
 @dataclass(frozen=True, eq=False)
 class GenerativeReplay:
-    """What stands in for samples that are gone while networks learn.
+    """What stands in for samples that are gone while networks learn."""
 
-    Attributes
-    ----------
-    before : MixtureModel
-        The mixture as it was.
-    z : Tensor of shape (m, D)
-        Draws of it, in proportion to its masses.
-    x : Tensor of shape (m, ...)
-        What the decoder made of them.
-    drift : CodeDrift
-    weight : float
-        Of the drift, beside a nat.
-    """
-
-    before: MixtureModel
-    z: Tensor
-    x: Tensor
+    before: MixtureModel  # the mixture as it was
+    z: Tensor  # (m, D): draws of it, in proportion to its masses
+    x: Tensor  # (m, ...): what the decoder made of them
     drift: CodeDrift
-    weight: float = DRIFT_SHARE
+    weight: float = DRIFT_SHARE  # of the drift, beside a nat
 
     def __len__(self) -> int:
         return len(self.z)
@@ -186,17 +137,10 @@ class GenerativeReplay:
 
 @dataclass(frozen=True, eq=False)
 class Reservoir:
-    """Real samples, each of all seen as likely to be among them.
+    """Real samples, each of all seen as likely to be among them."""
 
-    Attributes
-    ----------
-    values : array of shape (m, ...)
-    keys : array of shape (m,)
-        A random number for each; those with the smallest stay.
-    """
-
-    values: NDArray[Any]
-    keys: NDArray[np.float64]
+    values: NDArray[Any]  # (m, ...)
+    keys: NDArray[np.float64]  # (m,): a random number for each; those with the smallest stay
 
     def __len__(self) -> int:
         return len(self.keys)

@@ -20,42 +20,20 @@ __all__ = ["EpochRecord", "TrainState"]
 
 @dataclass
 class TrainState:
-    """Networks, optimizer, chance and counters.
+    """Networks, optimizer, chance and counters."""
 
-    Attributes
-    ----------
-    network : nn.Module
-        Has ``encode`` and ``decode``.
-    optimizer : torch.optim.Optimizer
-    generator, rng
-        All chance: torch's for networks and augmentation, numpy's for everything else.
-    seed : int
-        What they were set to at the beginning.
-    epoch : int
-        Epochs done.
-    position : int
-        Place in the schedule: further than ``epoch`` if a phase stopped early.
-    best_score, best_epoch
-        For early stopping.
-    history : list of EpochRecord
-    buffers : dict of str to Tensor
-        Whatever else a model has to remember from one epoch to the next.
-    started : float
-        When training began in this process; not archived.
-    """
-
-    network: Any
+    network: Any  # has ``encode`` and ``decode``
     optimizer: torch.optim.Optimizer
-    generator: torch.Generator
+    generator: torch.Generator  # all chance: torch's for networks and augmentation, numpy's for everything else
     rng: np.random.Generator
-    seed: int
-    epoch: int = 0
-    position: int = 0
-    best_score: float = -math.inf
+    seed: int  # what they were set to at the beginning
+    epoch: int = 0  # epochs done
+    position: int = 0  # place in the schedule: further than ``epoch`` if a phase stopped early
+    best_score: float = -math.inf  # for early stopping
     best_epoch: int = 0
     history: list[EpochRecord] = field(default_factory=list)
-    buffers: dict[str, Tensor] = field(default_factory=dict)
-    started: float = field(default_factory=time.perf_counter)
+    buffers: dict[str, Tensor] = field(default_factory=dict)  # whatever else a model has to remember from one epoch to the next
+    started: float = field(default_factory=time.perf_counter)  # when training began in this process; not archived
 
     @property
     def optimizers(self) -> list[torch.optim.Optimizer]:

@@ -28,17 +28,10 @@ from diva.exceptions import DataError
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Images of any size, with the classes of those that lie in a folder for each class.
-
-    Attributes
-    ----------
-    items : sequence of Path or of uint8 arrays
-    labels : ndarray of shape (n,) or None
-    class_names : tuple of str or None
-    """
+    """Images of any size, with the classes of those that lie in a folder for each class."""
 
     items: Sequence[Any]
-    labels: NDArray[np.int64] | None = None
+    labels: NDArray[np.int64] | None = None  # (n,)
     class_names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:

@@ -15,22 +15,13 @@ AS_PUBLISHED = "as published"
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A published file.
-
-    Attributes
-    ----------
-    url, filename : str
-    sha256, md5 : str or None
-        Checksums, where they are published.
-    size : int or None
-        Bytes, where known.
-    """
+    """A published file."""
 
     url: str
     filename: str
-    sha256: str | None = None
+    sha256: str | None = None  # checksums, where they are published
     md5: str | None = None
-    size: int | None = None
+    size: int | None = None  # bytes, where known
 
     @property
     def has_checksum(self) -> bool:
@@ -57,27 +48,13 @@ def checksum(path: Path, algorithm: str) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """One way in which a data set can lie in a folder.
+    """One way in which a data set can lie in a folder."""
 
-    Attributes
-    ----------
-    folder : str
-        Name of the folder, below the folder of all data.
-    files : tuple of str
-        All must be there.
-    read : callable
-        From the folder to the samples and labels.
-    fidelity : str
-        How this copy differs from the published one.
-    sha256 : dict
-        Checksums by file name, where known.
-    """
-
-    folder: str
-    files: tuple[str, ...]
-    read: Callable[[Path], LoadedData]
-    fidelity: str = AS_PUBLISHED
-    sha256: dict[str, str] = field(default_factory=dict)
+    folder: str  # name of the folder, below the folder of all data
+    files: tuple[str, ...]  # all must be there
+    read: Callable[[Path], LoadedData]  # from the folder to the samples and labels
+    fidelity: str = AS_PUBLISHED  # how this copy differs from the published one
+    sha256: dict[str, str] = field(default_factory=dict)  # checksums by file name, where known
 
     def is_in(self, root: Path) -> bool:
         """Whether all its files are below this folder."""
@@ -86,24 +63,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is known of a data set without having it.
-
-    Attributes
-    ----------
-    name, title, shape, licence, citation : str
-    n_classes : int
-    layouts : tuple of Layout
-        The ways its files can lie in a folder, the published one first; none where it is made on the spot.
-    files : tuple of RemoteFile
-        What ``get_dataset`` fetches; empty where it cannot be fetched automatically.
-    parameters : dict
-        DIVA parameters that suit it, where the defaults do not.
-    class_names : tuple of str or None
-    note : str
-        Where its files come from, if they cannot be fetched.
-    fidelity : str
-        Of one that is made on the spot, how it differs from the published one.
-    """
+    """What is known of a data set without having it."""
 
     name: str
     title: str
@@ -111,9 +71,10 @@ class DatasetInfo:
     n_classes: int
     licence: str
     citation: str
+    # the ways its files can lie in a folder, the published one first; none where it is made on the spot
     layouts: tuple[Layout, ...] = ()
-    files: tuple[RemoteFile, ...] = ()
-    parameters: dict[str, Any] = field(default_factory=dict)
+    files: tuple[RemoteFile, ...] = ()  # what ``get_dataset`` fetches; empty where it cannot be fetched automatically
+    parameters: dict[str, Any] = field(default_factory=dict)  # DIVA parameters that suit it, where the defaults do not
     class_names: tuple[str, ...] | None = None
-    note: str = ""
-    fidelity: str = AS_PUBLISHED
+    note: str = ""  # where its files come from, if they cannot be fetched
+    fidelity: str = AS_PUBLISHED  # of one that is made on the spot, how it differs from the published one

@@ -21,22 +21,12 @@ GAUSSIANS_NUMBERS = 200_000  # components x features: 400 MB of samples
 
 @dataclass(frozen=True)
 class GaussianMixtureTruth:
-    """The mixture that simulated data come from.
+    """The mixture that simulated data come from."""
 
-    Attributes
-    ----------
-    weights : ndarray of shape (K,)
-    means : ndarray of shape (K, D)
-    scales : ndarray of shape (K, D)
-        Standard deviations along the component's own axes.
-    axes : ndarray of shape (K, D, D)
-        Those axes, as columns; the identity where the components are not rotated.
-    """
-
-    weights: Array
-    means: Array
-    scales: Array
-    axes: Array
+    weights: Array  # (K,)
+    means: Array  # (K, D)
+    scales: Array  # (K, D): standard deviations along the component's own axes
+    axes: Array  # (K, D, D): those axes, as columns; the identity where the components are not rotated
 
     def sample(self, n_samples: int, rng: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Draw samples (n, D) in float32 and the component of each, (n,)."""

@@ -26,18 +26,10 @@ SIDEWAYS = (5, 6, 7, 8)
 
 @dataclass(frozen=True)
 class Pictures:
-    """Images that can be opened by their numbers.
+    """Images that can be opened by their numbers."""
 
-    Attributes
-    ----------
-    names : sequence of str
-        For messages.
-    open : callable
-        ``open(number)`` returns what ``PIL.Image.open`` takes.
-    """
-
-    names: Sequence[str]
-    open: Callable[[int], Any]
+    names: Sequence[str]  # for messages
+    open: Callable[[int], Any]  # ``open(number)`` returns what ``PIL.Image.open`` takes
 
 
 class ImageSource:

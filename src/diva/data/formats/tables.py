@@ -33,23 +33,12 @@ Where = Callable[[int], str]
 
 @dataclass(frozen=True)
 class Table:
-    """A table that can be read once, batch by batch.
+    """A table that can be read once, batch by batch."""
 
-    Attributes
-    ----------
-    name : str
-        As people know it, for messages.
-    schema : pyarrow.Schema
-    batches : callable
-        ``batches(names)`` iterates over record batches with these columns.
-    where : callable
-        ``where(row)`` says where a row is, as "row 3" or "line 5".
-    """
-
-    name: str
+    name: str  # as people know it, for messages
     schema: Any
-    batches: Callable[[list[str]], Iterator[Any]]
-    where: Where = "row {}".format
+    batches: Callable[[list[str]], Iterator[Any]]  # ``batches(names)`` iterates over record batches with these columns
+    where: Where = "row {}".format  # ``where(row)`` says where a row is, as "row 3" or "line 5"
 
 
 def read_table(table: Table, columns: Sequence[str] | None = None, label_column: str | None = None) -> LoadedData:

@@ -23,20 +23,11 @@ class Edit:
     """A change of some components, as it applies to any part of the memo: regroup, then add.
 
     Because regrouping and adding are linear, the edited total is the sum of the edited memo.
-
-    Attributes
-    ----------
-    assignment : Tensor of shape (K,)
-        New position of each old component; those that share a position are added up.
-    ids : tuple of int
-        Names of the components after the change.
-    positions : Tensor of shape (J,)
-        New positions that receive a delta.
     """
 
-    assignment: Tensor
-    ids: tuple[int, ...]
-    positions: Tensor
+    assignment: Tensor  # (K,): new position of each old component; those that share a position are added up
+    ids: tuple[int, ...]  # names of the components after the change
+    positions: Tensor  # (J,): new positions that receive a delta
 
     def apply(self, stats: SuffStats, delta: SuffStats) -> SuffStats:
         """Edit the statistics of one part of the data."""
@@ -51,27 +42,14 @@ class Edit:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A candidate mixture: an edit and, for each batch and for the past, what it adds.
+    """A candidate mixture: an edit and, for each batch and for the past, what it adds."""
 
-    Attributes
-    ----------
-    move : str
-        Which move proposes it.
-    parents, children : tuple of int
-        Ids it takes apart or joins, and ids that stand in their place.
-    edit : Edit
-    deltas : tuple of SuffStats
-        Addition for each batch of the memo.
-    past_delta : SuffStats
-        Addition for the past.
-    """
-
-    move: str
-    parents: tuple[int, ...]
+    move: str  # which move proposes it
+    parents: tuple[int, ...]  # ids it takes apart or joins, and ids that stand in their place
     children: tuple[int, ...]
     edit: Edit
-    deltas: tuple[SuffStats, ...]
-    past_delta: SuffStats
+    deltas: tuple[SuffStats, ...]  # addition for each batch of the memo
+    past_delta: SuffStats  # addition for the past
 
 
 @dataclass(frozen=True)

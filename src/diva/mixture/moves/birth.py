@@ -77,24 +77,12 @@ class Birth:
 
 @dataclass(frozen=True)
 class Children:
-    """Fresh components that could replace one.
+    """Fresh components that could replace one."""
 
-    Attributes
-    ----------
-    scores : Linear
-        Log weight plus expected log-likelihood of each child.
-    masses : Tensor of shape (J,)
-        Mass each can expect.
-    heir : int
-        The child that keeps the parent's id and all that no other child claims.
-    precise : bool
-        Whether a child is too tight for float32.
-    """
-
-    scores: Linear
-    masses: Tensor
-    heir: int
-    precise: bool
+    scores: Linear  # log weight plus expected log-likelihood of each child
+    masses: Tensor  # (J,): mass each can expect
+    heir: int  # the child that keeps the parent's id and all that no other child claims
+    precise: bool  # whether a child is too tight for float32
 
     def __len__(self) -> int:
         return len(self.scores.offset)

@@ -40,7 +40,7 @@ class Delete:
     light: float = 0.05
     max_considered: int = 5
 
-    def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> DeleteStudy:
+    def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> DeleteStudy:  # noqa: ARG002  # a Move takes it
         """Choose components that others come near to describing."""
         if state.n_components < 3:  # with two, a merge says all
             return DeleteStudy(state, [])

@@ -28,7 +28,7 @@ class Merge:
 
     max_partners: int = 3
 
-    def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> MergeStudy:
+    def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> MergeStudy:  # noqa: ARG002  # a Move takes it
         """Choose pairs that could pay, from the statistics alone."""
         return MergeStudy(state, self._promising_pairs(state, memory))
 

@@ -17,7 +17,7 @@ from diva.mixture.state import MixtureState
 class Shuffle:
     """Stick-breaking weights fall with position, so the bound is highest with the heaviest component first."""
 
-    def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> ShuffleStudy:
+    def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> ShuffleStudy:  # noqa: ARG002  # a Move takes it
         """Nothing to plan: the order follows from the statistics."""
         return ShuffleStudy()
 
