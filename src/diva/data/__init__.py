@@ -7,8 +7,8 @@ from diva.data.datasets.load import load_dataset
 from diva.data.datasets.registry import dataset_info
 from diva.data.datasets.status import DatasetStatus, FileCheck, check_dataset, list_datasets
 from diva.data.datasets.synthetic import GaussianMixtureTruth, make_gaussian_mixture
+from diva.data.formats.objects import SparseSource
 from diva.data.formats.paths import ReadOptions, open_path
-from diva.data.formats.sparse import SparseSource
 from diva.data.pipeline import InputPipeline
 from diva.data.scaling import Samples, Scaling
 from diva.data.schedules import ClassSchedule, FeatureDrift, Imbalance, MixtureDrift, Schedule, Stage

@@ -18,7 +18,7 @@ from scipy.io import loadmat
 
 from diva.data.formats.idx import open_idx
 from diva.data.formats.npy import open_npz
-from diva.data.formats.sparse import SparseSource
+from diva.data.formats.objects import SparseSource
 from diva.data.sources import ArraySource, LoadedData, Source
 from diva.exceptions import DataError
 
