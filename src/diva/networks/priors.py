@@ -12,13 +12,10 @@ class LatentPrior(Protocol):
     """A prior over codes."""
 
     def kl(self, q_mean: Tensor, q_log_var: Tensor, at: Tensor) -> Tensor:
-        """Kullback–Leibler divergence of each q(z|x) from the prior, (n,).
+        """Kullback–Leibler divergence of each q(z|x) from the prior, all (n, D) -> (n,).
 
-        Parameters
-        ----------
-        q_mean, q_log_var : Tensor of shape (n, D)
-        at : Tensor of shape (n, D)
-            Codes by which a mixture decides who belongs to what: the sampled ones in the paper, those of clean samples else.
+        ``at`` are codes by which a mixture decides who belongs to what: the sampled ones in the paper, those of clean samples
+        else.
         """
         ...
 
@@ -27,5 +24,5 @@ class LatentPrior(Protocol):
 class StandardNormal:
     """N(0, I): before there is a mixture."""
 
-    def kl(self, q_mean: Tensor, q_log_var: Tensor, at: Tensor) -> Tensor:  # noqa: D102  # noqa: ARG002  # a LatentPrior takes it
+    def kl(self, q_mean: Tensor, q_log_var: Tensor, at: Tensor) -> Tensor:  # noqa: ARG002, D102  # a LatentPrior takes it
         return 0.5 * (q_mean**2 + q_log_var.exp() - 1.0 - q_log_var).sum(1)
