@@ -284,7 +284,7 @@ def plain(value: Any) -> Any:
     """A value as JSON can hold it; what it cannot hold, a module or a random state, becomes None."""
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, os.PathLike) or type(value).__name__ == "device":  # of torch, which is not imported here
+    if isinstance(value, os.PathLike) or type(value).__module__ == "torch":  # a device of torch, which need not be imported
         return str(value)
     if isinstance(value, tuple | list):
         return [plain(v) for v in value]

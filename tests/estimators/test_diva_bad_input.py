@@ -387,7 +387,7 @@ PARAMETERS = [
     ),
     *(bad(weight_decay=v) for v in (-1e-9, np.nan, np.inf, "0", True, [0.0])),
     *(bad(**{name: v}) for name in ("warmup", "self_training") for v in (-0.1, 1.1, np.nan, np.inf, "0.2", True, [0.2])),
-    pytest.param(fit(X, warmup=0.6, self_training=0.6), (ValueError, "warmup", "self_training"), id="more-than-all-epochs"),
+    pytest.param(fit(X, warmup=0.6, self_training=0.6), (ValueError, "warmup", "self_training", "0.6"), id="more-than-all"),
     *(bad(reconstruction=v) for v in ("bce", 1, True, "MSE")),
     *(bad(kl_weight=v) for v in (-1.0, np.nan, np.inf, "none", True, [1.0], np.ones(2), 1e300)),
     *(bad(assignment=v) for v in ("firm", 0, False)),

@@ -54,9 +54,8 @@ class TrainState:
         tensors |= optimizer_tensors("optimizer", self.optimizer)
         tensors |= {f"buffer.{name}": value for name, value in self.buffers.items()}
         tensors["generator"] = self.generator.get_state()
-        settings = {name: self.optimizer.defaults[name] for name in KEPT_SETTINGS if name in self.optimizer.defaults}
         document = {
-            "optimizer": {"kind": type(self.optimizer).__name__, **settings},
+            "optimizer": optimizer_settings(self.optimizer),
             "rng": self.rng.bit_generator.state,
             "epoch": self.epoch,
             "position": self.position,
@@ -84,7 +83,7 @@ class TrainState:
 
     def _restore_optimizer(self, plain: Any) -> None:
         """An optimizer like the archived one, which may have followed another."""
-        if plain is None or plain["kind"] == type(self.optimizer).__name__:
+        if plain is None or plain == optimizer_settings(self.optimizer):
             return
         if set(plain) - {"kind", *KEPT_SETTINGS}:
             raise ValueError("its optimizer has settings that are not known")
@@ -96,6 +95,12 @@ OPTIMIZERS = {"Adam": torch.optim.Adam, "SGD": torch.optim.SGD}
 KEPT_SETTINGS = ("lr", "weight_decay", "momentum")
 
 
+def optimizer_settings(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Class and settings of an optimizer, for JSON."""
+    kept = {name: float(optimizer.defaults[name]) for name in KEPT_SETTINGS if name in optimizer.defaults}
+    return {"kind": type(optimizer).__name__, **kept}
+
+
 def optimizer_tensors(name: str, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Moments and step counts of an optimizer; they are missing before the first step."""
     state = optimizer.state_dict()["state"]
@@ -103,12 +108,12 @@ def optimizer_tensors(name: str, optimizer: torch.optim.Optimizer) -> dict[str, 
 
 
 def restore_optimizer(name: str, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Give an optimizer its moments back; raises ValueError unless they are those of its parameters."""
+    """Give an optimizer its moments back; raises KeyError or ValueError unless they are those of its parameters."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in parts_with(tensors, f"{name}.").items():
         number, what = key.split(".")
         state.setdefault(int(number), {})[what] = value
-    params = [p for group in optimizer.param_groups for p in group["params"]]
+    params = dict(enumerate(p for group in optimizer.param_groups for p in group["params"]))
     adam = isinstance(optimizer, torch.optim.Adam)
     for position, moments in state.items():
         shape = tuple(params[position].shape)

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load, save
 
 from diva.exceptions import ModelFileError
-from diva.runs.archive import Archive, _checksum, read_archive, write_archive
+from diva.runs.archive import READABLE, SCHEMA, Archive, _checksum, read_archive, write_archive
 
 DOCUMENT = {"concentration": 1.5, "name": "æ \u2028 \x1f \x7f", "sizes": [1, 2], "nested": {"none": None, "yes": True}}
 TENSORS = {"mean": torch.tensor([[1.0, -2.5], [0.0, 3e-300]], dtype=torch.float64), "step": torch.tensor(7)}
@@ -41,7 +41,7 @@ def pack(text: str = "{}", tensors: dict[str, torch.Tensor] | None = None, **cha
     """Make a file with a valid checksum, as a malicious writer would; a change to None leaves that key out."""
     tensors = TENSORS if tensors is None else tensors
     kind = changes.get("kind") or "mixture"
-    metadata = {"format": "diva", "schema": "1", "kind": kind, "document": text}
+    metadata = {"format": "diva", "schema": SCHEMA, "kind": kind, "document": text}
     metadata["sha256"] = _checksum(kind, text, {name: np.asarray(tensor) for name, tensor in tensors.items()})
     return save(tensors, {key: value for key, value in (metadata | changes).items() if value is not None})
 
@@ -173,6 +173,12 @@ REFUSED = {
     "unsupported dtype": (pack(tensors={"x": torch.ones(2, dtype=torch.float16)}), "'x' is of float16"),
     "unprintable name": (pack(tensors={"x\n": torch.ones(2)}), "has 'x\\n'"),
 }
+
+
+def test_older_schemas_are_read(path: Path) -> None:
+    for schema in READABLE:
+        path.write_bytes(pack('{"a": 1}', schema=schema))
+        assert read(path).document == {"a": 1}
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -260,7 +260,7 @@ def test_another_schema(path, monkeypatch, fitted):
     monkeypatch.setattr("diva.runs.archive.SCHEMA", "3")
     fitted["full"].save(path)
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match=r"schemas \('1', '2'\).*'3'"):
+    with pytest.raises(ModelFileError, match=r"schemas .*'1', '2'.*it has schema '3'"):
         diva.load(path)
 
 
