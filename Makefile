@@ -4,7 +4,11 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: screenshots demo test test-slow lint format bench docs clean
+# a processor with other vector instructions rounds otherwise: the widest there are, AVX2, and neither of the AVX
+AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell
+SSE  := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem
+
+.PHONY: screenshots demo test test-quality test-slow lint format bench docs clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -16,6 +20,11 @@ demo: $(READY)  ## cluster scikit-learn's digits and write a report to open
 
 test: $(READY)  ## everything that fits in a few minutes
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-quality: $(READY)  ## the tests that judge a fit, under three instruction sets
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "quality and not slow"
+	$(AVX2) $(BIN)/python -m pytest -n 2 --dist loadfile -m "quality and not slow"
+	$(SSE) $(BIN)/python -m pytest -n 2 --dist loadfile -m "quality and not slow"
 
 test-slow: $(READY)  ## the recovery, memory and scale checks that take minutes
 	$(BIN)/python -m pytest -m slow
@@ -35,6 +44,7 @@ bench: $(READY)  ## every figure of docs/benchmarks.md
 
 docs: $(READY)  ## the documentation as a site: site/index.html
 	$(BIN)/python docs/make_commands.py
+	$(BIN)/python docs/make_parameters.py
 	$(BIN)/python docs/make_diagrams.py
 	$(BIN)/python -m mkdocs build --strict
 

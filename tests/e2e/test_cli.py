@@ -182,6 +182,7 @@ def test_predictions_as_csv_carry_names_of_files(finished_images, tmp_path):
     assert all(0 < p <= 1 for p in rows["probability"])
 
 
+@pytest.mark.quality
 def test_what_is_far_away_is_called_novel(finished, tmp_path):
     far = pa.table({f"f{i}": np.full(20, 40.0 * (-1) ** i) for i in range(6)})
     pyarrow.parquet.write_table(far, "far.parquet")

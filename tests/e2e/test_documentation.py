@@ -94,11 +94,12 @@ def test_local_links_lead_somewhere(page):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_page_of_commands_is_up_to_date():
-    spec = importlib.util.spec_from_file_location("make_commands", ROOT / "docs" / "make_commands.py")
+@pytest.mark.parametrize("name", ["make_commands", "make_parameters"])
+def test_pages_made_from_the_code_are_up_to_date(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    assert script.PAGE.read_text() == script.page(), "run python docs/make_commands.py"
+    assert script.PAGE.read_text() == script.page(), f"run python docs/{name}.py"
 
 
 @pytest.mark.parametrize(

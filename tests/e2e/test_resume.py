@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from diva.training.clustering import Jury
+from sklearn.datasets import load_digits
 from torch import nn
 
 import diva
@@ -213,7 +215,7 @@ class Encoder(nn.Module):
         pytest.param(X, {"preset": "paper"}, id="paper"),
         pytest.param(X, {"reconstruction": "nll", "assignment": "hard"}, id="nll-hard"),
         pytest.param(X, {"grouping": None, "augmentation": None}, id="plain"),
-        pytest.param(X, {"sharpening": 0.6, "warmup": 0.2, "weight_decay": 0.1}, id="long-sharpening"),
+        pytest.param(X, {"self_training": 0.6, "warmup": 0.2, "weight_decay": 0.1}, id="long-sharpening"),
         pytest.param(X, {"early_stopping": 1, "learning_rate": 1e-9, "n_epochs": 8}, id="early-stopping"),
         pytest.param(X, {"encoder": Encoder(), "decoder": nn.Linear(2, 4)}, id="own-networks"),
         pytest.param(IMAGES, {}, id="images"),
@@ -246,20 +248,26 @@ def test_dropout_in_an_encoder_of_ones_own_goes_on_as_well(tmp_path):
     assert_same(DIVA(**params, run_dir=tmp_path / "run", resume=True).fit(X), whole)
 
 
-@pytest.mark.parametrize("last", [7, 9], ids=["after-the-first-lesson", "after-the-second"])
-def test_a_run_with_a_jury_goes_on(tmp_path, monkeypatch, last):
-    monkeypatch.setattr(diva.training.clustering, "FEWEST_JURY_CODES", 0)
-    monkeypatch.setattr(diva.training.clustering, "FINE_SHARE", -np.inf)
-    monkeypatch.setattr(diva.training.clustering, "N_CENTRES", 6)
-    sittings = []
-    vote = diva.training.clustering.Jury.vote
-    monkeypatch.setattr(diva.training.clustering.Jury, "vote", lambda *given: sittings.append(1) or vote(*given))
-    params = ROWS | {"n_epochs": 12, "n_views": 2, "sharpening": 0.5}
-    whole = DIVA(**params).fit(X)
+DIGITS = load_digits().data[:570]  # with 35 views of each, just enough codes for a jury
+WITH_JURY = ROWS | {"hidden_sizes": (32,), "latent_dim": 4, "batch_size": 32, "n_epochs": 8, "self_training": 0.5}
+WITH_JURY |= {"n_views": 35, "max_components": 12, "resolution": 2.0}
+
+
+@pytest.fixture(scope="module")
+def undisturbed_with_jury():
+    sittings, vote = [], Jury.vote
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Jury, "vote", lambda *given: sittings.append(1) or vote(*given))
+        model = DIVA(**WITH_JURY).fit(DIGITS)
     assert len(sittings) == 3  # two lessons and the last word
+    return model
+
+
+@pytest.mark.parametrize("last", [5, 7], ids=["after-the-first-lesson", "after-the-second"])
+def test_a_run_with_a_jury_goes_on(tmp_path, last, undisturbed_with_jury):
     with pytest.raises(Stopped):
-        DIVA(**params, run_dir=tmp_path / "run", callbacks=failing_at(last)).fit(X)
-    assert_same(DIVA(**params, run_dir=tmp_path / "run", resume=True).fit(X), whole)
+        DIVA(**WITH_JURY, run_dir=tmp_path / "run", callbacks=failing_at(last)).fit(DIGITS)
+    assert_same(DIVA(**WITH_JURY, run_dir=tmp_path / "run", resume=True).fit(DIGITS), undisturbed_with_jury, DIGITS)
 
 
 def test_an_interrupted_run_says_how_to_go_on_and_goes_on(tmp_path, undisturbed):

@@ -303,8 +303,11 @@ def test_probabilities_of_clusters_are_sums_of_those_of_components(rows):
     np.testing.assert_allclose(rows.predict_proba(X), sums, atol=1e-6)
 
 
-def test_the_three_blobs_are_found(rows):
-    assert adjusted_rand_score(np.repeat(range(3), 30), rows.labels_) > 0.6  # after six epochs of a tiny network
+@pytest.mark.quality
+def test_the_three_blobs_are_found():
+    truth = np.repeat(range(3), 30)
+    found = [adjusted_rand_score(truth, DIVA(**(GOOD | {"random_state": seed})).fit(X).labels_) for seed in range(5)]
+    assert np.median(found) > 0.5  # after six epochs of a tiny network
 
 
 def test_shapes_of_answers_about_rows(rows):
@@ -353,9 +356,11 @@ def test_flat_images_may_come_as_images_later(images):
     np.testing.assert_array_equal(images.transform(IMAGES.reshape(len(IMAGES), -1)), images.transform(IMAGES))
 
 
+@pytest.mark.quality
 def test_reconstructions_learn():
-    model = DIVA(**(GOOD | {"n_epochs": 30, "learning_rate": 0.02, "augmentation": None, "grouping": None})).fit(X)
-    assert ((model.reconstruct(X) - X) ** 2).mean() < 0.6 * X.var(axis=0).mean()
+    params = GOOD | {"n_epochs": 30, "learning_rate": 0.02, "augmentation": None, "grouping": None}
+    models = [DIVA(**(params | {"random_state": seed})).fit(X) for seed in range(3)]
+    assert np.median([((model.reconstruct(X) - X) ** 2).mean() for model in models]) < 0.2 * X.var(axis=0).mean()
 
 
 def test_one_sample_is_answered_like_many(rows, images):

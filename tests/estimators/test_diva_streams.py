@@ -1,6 +1,7 @@
 """DIVA goes on: names that last, nothing forgotten, what is novel."""
 
 import copy
+import functools
 
 import numpy as np
 import pytest
@@ -15,11 +16,29 @@ DIGITS = load_digits()
 KNOWN, LATER = DIGITS.target < 3, (DIGITS.target >= 3) & (DIGITS.target < 5)
 OLD, NEW = DIGITS.images[KNOWN], DIGITS.images[LATER]
 VARIANTS = [{"replay": "draws"}, {"replay": "reservoir", "reservoir": 30}, {"replay": None}]
+SEEDS = range(5)  # of tests that judge: one fit ends in one of several optima, and which one hangs on the processor
 
 
-@pytest.fixture(scope="module")
+@functools.cache
+def first_fit(seed):
+    """A model of the first digits."""
+    return DIVA(n_epochs=25, batch_size=64, further_epochs=6, replay="reservoir", random_state=seed).fit(OLD)
+
+
+@functools.cache
+def further_fit(seed):
+    """The same, after its networks have learnt the later digits without the first."""
+    return copy.deepcopy(first_fit(seed)).set_params(replay="draws", adapt=True).partial_fit(NEW)
+
+
+@pytest.fixture
 def fitted():
-    return DIVA(n_epochs=25, batch_size=64, further_epochs=6, replay="reservoir", random_state=0).fit(OLD)
+    return first_fit(0)
+
+
+@pytest.fixture
+def learnt():
+    return further_fit(0)
 
 
 @pytest.fixture
@@ -27,9 +46,22 @@ def model(fitted):
     return copy.deepcopy(fitted).set_params(replay="draws")
 
 
-@pytest.fixture(scope="module")
-def learnt(fitted):
-    return copy.deepcopy(fitted).set_params(replay="draws", adapt=True).partial_fit(NEW)
+def over_seeds(measure, seeds=SEEDS):
+    """What is measured on the model before and after, for each seed."""
+    return np.array([measure(first_fit(seed), further_fit(seed)) for seed in seeds])
+
+
+def n_seen(model):
+    return sum(record.n_samples for record in model.batches_)
+
+
+def mass(model):
+    """Samples that the mixture counts."""
+    return float(model.mixture_.state.total.counts.sum())
+
+
+def n_waiting(model):
+    return len(model.stream_.window)
 
 
 def events_of_last_batch(model):
@@ -52,32 +84,70 @@ def test_a_first_fit_names_clusters_by_position(fitted):
     assert fitted.batches_[0].n_samples == len(OLD)
 
 
-def test_networks_learn_new_kinds_and_forget_nothing(fitted, learnt):
+def test_networks_learn_as_long_as_they_are_told_to(fitted, learnt):
     assert learnt.batches_[-1].learnt
-    old = Agreement(DIGITS.target[KNOWN], learnt.predict(OLD)).acc_one_to_one
-    assert old > Agreement(DIGITS.target[KNOWN], fitted.labels_).acc_one_to_one - 0.1
-    both = Agreement(DIGITS.target[KNOWN | LATER], learnt.predict(DIGITS.images[KNOWN | LATER]))
-    assert both.acc_majority > 0.8
-    assert (learnt.predict(OLD) == fitted.labels_).mean() > 0.9
     np.testing.assert_array_equal(learnt.predict(NEW), learnt.labels_)
     assert len(learnt.history_) == len(fitted.history_) + 6
     assert [r.epoch for r in learnt.history_] == list(range(len(learnt.history_)))
 
 
-def test_old_codes_stay_in_place_while_the_encoder_learns(fitted, learnt):
-    drift = np.square(learnt.transform(OLD) - fitted.transform(OLD)).mean()
-    change = np.square(learnt.transform(NEW) - fitted.transform(NEW)).mean()
-    assert drift < 0.2 * change
+@pytest.mark.quality
+def test_networks_learn_new_kinds():
+    def accuracy(_, after):
+        return Agreement(DIGITS.target[KNOWN | LATER], after.predict(DIGITS.images[KNOWN | LATER])).acc_majority
+
+    assert np.median(over_seeds(accuracy)) > 0.9
 
 
-def test_all_samples_seen_count(fitted, learnt):
-    assert learnt.mixture_.masses.sum() == pytest.approx(len(OLD) + len(NEW))
-    assert learnt._stream.n_seen == len(OLD) + len(NEW)
+@pytest.mark.quality
+def test_nothing_is_forgotten():
+    def lost(before, after):
+        then, now = (Agreement(DIGITS.target[KNOWN], m.predict(OLD)).acc_one_to_one for m in (before, after))
+        return then - now
+
+    def moved(before, after):
+        return (after.predict(OLD) != before.labels_).mean()
+
+    assert np.median(over_seeds(lost)) < 0.02
+    assert over_seeds(lost).max() < 0.1
+    assert np.median(over_seeds(moved)) < 0.02
+    assert over_seeds(moved).max() < 0.1
+
+
+@pytest.mark.quality
+def test_old_codes_stay_in_place_while_the_encoder_learns():
+    def drift(before, after):
+        return np.square(after.transform(OLD) - before.transform(OLD)).mean() / before.transform(OLD).var(axis=0).mean()
+
+    def change(before, after):
+        return np.square(after.transform(NEW) - before.transform(NEW)).mean() / before.transform(OLD).var(axis=0).mean()
+
+    def lost(before, after):
+        """Log density that old codes lose in the mixture that knew them, in nats."""
+        return np.mean(
+            before.mixture_.score_samples(before.transform(OLD)) - before.mixture_.score_samples(after.transform(OLD))
+        )
+
+    assert over_seeds(drift).max() < 0.01
+    assert np.median(over_seeds(change) / over_seeds(drift)) > 5
+    assert np.median(over_seeds(lost)) < 0.5
+
+
+def test_all_samples_seen_count(learnt):
+    assert mass(learnt) == pytest.approx(len(OLD) + len(NEW))
+    assert n_seen(learnt) == len(OLD) + len(NEW)
 
 
 def test_every_change_of_a_name_has_a_record(fitted, learnt):
     assert_names_are_explained(fitted, learnt)
-    assert any(r.event == "born" for r in events_of_last_batch(learnt))
+
+
+@pytest.mark.quality
+def test_new_kinds_are_born():
+    def n_born(_, after):
+        return sum(len(r.children) for r in events_of_last_batch(after) if r.event == "born")
+
+    assert np.median(over_seeds(n_born)) == 2
 
 
 @pytest.mark.parametrize("params", VARIANTS, ids=str)
@@ -87,14 +157,14 @@ def test_every_way_to_go_on_gives_a_finite_model(fitted, params):
     assert np.isfinite(model.score_samples(OLD)).all()
     assert set(model.predict(OLD)) <= set(model.cluster_ids_)
     assert_names_are_explained(fitted, model)
-    assert model.mixture_.masses.sum() == pytest.approx(len(OLD) + len(NEW), rel=1e-6)
+    assert mass(model) == pytest.approx(len(OLD) + len(NEW), rel=1e-6)
 
 
 def test_without_sharpening_masses_are_those_of_the_data():
-    model = DIVA(n_epochs=8, sharpening=0.0, further_epochs=2, adapt=True, random_state=0).fit(OLD[:200])
-    before = float(model.mixture_.masses.sum())
+    model = DIVA(n_epochs=8, self_training=0.0, further_epochs=2, adapt=True, random_state=0).fit(OLD[:200])
+    before = mass(model)
     model.partial_fit(NEW[:150])
-    assert model.mixture_.masses.sum() == pytest.approx(before + 150)
+    assert mass(model) == pytest.approx(before + 150)
 
 
 def test_rows_and_the_paper_go_on_as_well():
@@ -109,15 +179,24 @@ def test_rows_and_the_paper_go_on_as_well():
         assert_names_are_explained(before, model)
 
 
+@functools.cache
+def fitted_again(seed):
+    """A model of the first digits, gone on with all."""
+    return copy.deepcopy(first_fit(seed)).set_params(warm_start=True).fit(DIGITS.images[KNOWN | LATER])
+
+
 def test_old_and_new_data_together(fitted):
-    model = copy.deepcopy(fitted).set_params(warm_start=True)
-    model.fit(DIGITS.images[KNOWN | LATER])
-    truth = DIGITS.target[KNOWN | LATER]
-    assert Agreement(truth, model.labels_).acc_majority > 0.85
-    assert model._stream.n_seen == len(truth)
-    assert (model.predict(OLD) == fitted.labels_).mean() > 0.8
+    model = fitted_again(0)
+    assert mass(model) == pytest.approx((KNOWN | LATER).sum(), rel=1e-6)
     assert_names_are_explained(fitted, model)
     assert len(model.batches_) == 2
+
+
+@pytest.mark.quality
+def test_old_and_new_data_together_are_told_apart_under_their_old_names():
+    seeds, truth = SEEDS[:3], DIGITS.target[KNOWN | LATER]
+    assert np.median([Agreement(truth, fitted_again(seed).labels_).acc_majority for seed in seeds]) > 0.85
+    assert np.median([(fitted_again(seed).predict(OLD) == first_fit(seed).labels_).mean() for seed in seeds]) > 0.8
 
 
 def test_without_warm_start_a_fit_forgets_names(fitted):
@@ -151,9 +230,20 @@ def test_a_loaded_model_goes_on_like_the_one_that_was_saved(fitted, tmp_path, pa
 # --- what is novel
 
 
-def test_new_kinds_are_novel_and_known_ones_are_not(fitted):
+def test_one_known_sample_in_a_hundred_is_called_novel(fitted):
     assert fitted.is_novel(OLD).mean() == pytest.approx(0.01, abs=0.005)
-    assert fitted.is_novel(NEW).mean() > 0.5
+
+
+@pytest.mark.quality
+def test_new_kinds_are_novel_until_they_are_learnt():
+    before, after = np.transpose(over_seeds(lambda before, after: (before.is_novel(NEW).mean(), after.is_novel(NEW).mean())))
+    assert np.median(before) > 0.5
+    assert np.median(after) < 0.1
+
+
+@pytest.mark.quality
+def test_old_kinds_stay_known():
+    assert np.median(over_seeds(lambda before, after: after.is_novel(OLD).mean())) < 0.05
 
 
 def test_predict_rejects_on_request(fitted):
@@ -164,10 +254,6 @@ def test_predict_rejects_on_request(fitted):
     assert -1 not in fitted.predict(NEW)
 
 
-def test_after_learning_new_kinds_are_no_longer_novel(fitted, learnt):
-    assert learnt.is_novel(NEW).mean() < 0.3 < fitted.is_novel(NEW).mean()
-
-
 def test_small_batches_gather_until_there_is_enough_to_learn_from(model):
     model.further_epochs = 2
     learnt = []
@@ -175,12 +261,12 @@ def test_small_batches_gather_until_there_is_enough_to_learn_from(model):
         model.partial_fit(np.concatenate([NEW[start : start + 40], OLD[start : start + 40]]))
         learnt.append(model.batches_[-1].learnt)
         if learnt[-1]:
-            assert len(model._stream.window) == 0
+            assert n_waiting(model) == 0
             break
-        assert len(model._stream.window) == 80 * len(learnt)
+        assert n_waiting(model) == 80 * len(learnt)
     assert learnt == [False] * 6 + [True]  # 560 samples
-    assert model._stream.n_seen == len(OLD) + 560
-    assert model.mixture_.masses.sum() == pytest.approx(len(OLD) + 560, rel=1e-6)
+    assert n_seen(model) == len(OLD) + 560
+    assert mass(model) == pytest.approx(len(OLD) + 560, rel=1e-6)
 
 
 def test_networks_rest_on_request(model):
@@ -188,16 +274,22 @@ def test_networks_rest_on_request(model):
     model.set_params(adapt=False).partial_fit(np.concatenate([NEW, NEW, NEW]))
     assert not model.batches_[-1].learnt
     np.testing.assert_array_equal(model.transform(OLD), codes)
-    assert len(model._stream.window) == 0
+    assert n_waiting(model) == 0
 
 
-def test_batches_of_known_kinds_leave_clusters_alone(model, fitted):
-    for part in np.array_split(OLD, 5):
-        model.partial_fit(part)
-        assert model.batches_[-1].novel_share < 0.05
-    np.testing.assert_array_equal(np.sort(model.cluster_ids_), np.sort(fitted.cluster_ids_))
-    assert model.cluster_lineage_ == []
-    assert (model.predict(OLD) == fitted.labels_).mean() > 0.97
+@pytest.mark.quality
+def test_batches_of_known_kinds_leave_clusters_alone():
+    novel, same, untouched = [], [], []
+    for seed in SEEDS:
+        model = copy.deepcopy(first_fit(seed)).set_params(replay="draws")
+        for part in np.array_split(OLD, 5):
+            model.partial_fit(part)
+            novel.append(model.batches_[-1].novel_share)
+        same.append((model.predict(OLD) == first_fit(seed).labels_).mean())
+        untouched.append(set(model.cluster_ids_) == set(first_fit(seed).cluster_ids_) and model.cluster_lineage_ == [])
+    assert np.median(novel) < 0.05
+    assert np.median(same) > 0.97
+    assert sum(untouched) >= 4
 
 
 # --- when it goes wrong

@@ -56,7 +56,10 @@ def die_after(n_writes, *command):
 
 
 def without_paths(path):
-    """Files know where their data were; here that is no place at all."""
+    """Files know where their data were, and models where their run is; here that is no place at all."""
+    if path.suffix == ".diva":
+        load(path).set_params(run_dir="/elsewhere/finished").save(path)
+        return
     document = json.loads(path.read_text())
     document["source"] = "/elsewhere/" + Path(document["source"]).name
     path.write_text(json.dumps(document, indent=1) + "\n")
@@ -85,16 +88,27 @@ def main(version):
     (folder / "finished/report.html").unlink()
     expected["finished"] = answers(load(folder / "finished/model.diva"), X)
     say("stream", str(folder / "finished"), str(folder / "parts"), "--batch-size", "80")
-    for path in (folder / "finished/source.json", folder / "finished/stream/stream.json"):
-        without_paths(path)
+    for name in ("source.json", "model.diva", "stream/stream.json", "stream/model-000002.diva"):
+        without_paths(folder / "finished" / name)
     expected["stream"] = answers(load(next((folder / "finished/stream").glob("model-*.diva"))), X)
 
-    command = ["fit", str(folder / "rows.npy"), "--out", str(folder / "interrupted"), "--random-state", "3", *FLAGS]
-    die_after(12, *command)
-    for leftover in (folder / "interrupted").glob(".diva-*"):
-        leftover.unlink()
-    without_paths(folder / "interrupted/source.json")
+    interrupted_run(folder, "interrupted")
+
+    # every parameter that has had another name or other values since
+    networks = {"hidden_sizes": (16,), "latent_dim": 3, "batch_size": 16, "learning_rate": 0.01}
+    model = DIVA("sensors", sharpening=0.4, **networks, n_epochs=60, random_state=0).fit(rows(0))
+    model.save(folder / "renamed.diva")
+    expected["renamed.diva"] = answers(model, X)
+    interrupted_run(folder, "interrupted-renamed", "--preset", "sensors", "--sharpening", "0.4")
     (folder / "expected.json").write_text(json.dumps(expected) + "\n")
+
+
+def interrupted_run(folder, name, *flags):
+    """A run that was killed after its fifth epoch of eight."""
+    die_after(12, "fit", str(folder / "rows.npy"), "--out", str(folder / name), "--random-state", "3", *FLAGS, *flags)
+    for leftover in (folder / name).glob(".diva-*"):
+        leftover.unlink()
+    without_paths(folder / name / "source.json")
 
 
 if __name__ == "__main__":

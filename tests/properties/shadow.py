@@ -14,7 +14,7 @@ from torch import Tensor
 from diva.mixture.gaussian import GaussianFamily
 from diva.mixture.local import MEMBER_ABOVE, LocalStep, summarize
 from diva.mixture.moves import MoveRecord
-from diva.mixture.moves.base import Candidate
+from diva.mixture.moves.base import Candidate, Study
 from diva.mixture.stats import SuffStats, add_up
 
 from .helpers import MemoryBlock
@@ -22,21 +22,21 @@ from .helpers import MemoryBlock
 LogResp = dict[int, Tensor]  # component id -> log responsibility for every row
 
 
-class Recorder:
+class Recorder(Study):
     """Watches visits and keeps the responsibilities of each batch."""
 
-    precise = False
-
     def __init__(self) -> None:
-        self.batches: list[Tensor] = []
-        self._current: list[Tensor] = []
+        self._chunks: list[list[Tensor]] = []
+
+    @property
+    def batches(self) -> list[Tensor]:
+        return [torch.cat(chunks) for chunks in self._chunks]
+
+    def begin_batch(self) -> None:
+        self._chunks.append([])
 
     def observe(self, step: LocalStep) -> None:
-        self._current.append(step.log_resp.double())
-
-    def end_batch(self) -> None:
-        self.batches.append(torch.cat(self._current))
-        self._current = []
+        self._chunks[-1].append(step.log_resp.double())
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from diva.cli import _console
 from diva.cli._errors import INTERRUPTED, Stopped, stopping_at_once
 from diva.cli._sources import SourceSpec
 from diva.data import LoadedData
-from diva.data.datasets.info import AS_PUBLISHED
+from diva.data.datasets.registry import AS_PUBLISHED
 from diva.models.base import DeepClusterer
 from diva.report import write_report
 from diva.runs.folder import CHECKPOINT

@@ -128,7 +128,7 @@ def check_command(
         if not as_json and name is not None and any(check.message == "missing" for _, check in found):
             missing = next(check.path for _, check in found if check.message == "missing")
             info = dataset_info(name)
-            advice = f"`diva data get {name}` downloads it." if info.files else info.note
+            advice = f"`diva data get {name}` downloads it." if info.is_downloadable else info.note
             typer.echo(f"Error: {name} is not complete: {missing} is missing. {advice}", err=True)
         raise typer.Exit(1)
 

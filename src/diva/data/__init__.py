@@ -2,13 +2,11 @@
 
 from diva.data.batches import ArrayBatches, ReiterableBatches, Rows, is_batch_source, to_numpy
 from diva.data.datasets.download import get_dataset
-from diva.data.datasets.info import DatasetInfo, RemoteFile
-from diva.data.datasets.load import load_dataset
-from diva.data.datasets.registry import dataset_info
-from diva.data.datasets.status import DatasetStatus, FileCheck, check_dataset, list_datasets
+from diva.data.datasets.load import DatasetStatus, FileCheck, check_dataset, list_datasets, load_dataset
+from diva.data.datasets.registry import DataFile, DatasetInfo, dataset_info
 from diva.data.datasets.synthetic import GaussianMixtureTruth, make_gaussian_mixture
+from diva.data.formats.objects import SparseSource
 from diva.data.formats.paths import ReadOptions, open_path
-from diva.data.formats.sparse import SparseSource
 from diva.data.pipeline import InputPipeline
 from diva.data.scaling import Samples, Scaling
 from diva.data.schedules import ClassSchedule, FeatureDrift, Imbalance, MixtureDrift, Schedule, Stage
@@ -19,6 +17,7 @@ __all__ = [
     "ArrayBatches",
     "ArraySource",
     "ClassSchedule",
+    "DataFile",
     "DatasetInfo",
     "DatasetSource",
     "DatasetStatus",
@@ -38,7 +37,6 @@ __all__ = [
     "PartOfSource",
     "ReadOptions",
     "ReiterableBatches",
-    "RemoteFile",
     "Rows",
     "Samples",
     "Scaling",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from diva.exceptions import BoundFellError, DataChangedError
-from diva.mixture.local import Block, InDouble, visit
+from diva.mixture.local import Block, visit
 from diva.mixture.moves import Birth, Delete, Merge, Move, MoveMemory, MoveRecord, Shuffle
 from diva.mixture.moves.base import Study, try_candidates
 from diva.mixture.state import MixtureState
@@ -49,9 +49,9 @@ def assign_lap(state: MixtureState, batches: Iterable[Block], studies: Sequence[
     posterior, past = state.posterior, state.past
     state = replace(state, memo=(), total=past)
     for batch, block in enumerate(batches):
-        state = state.revisit(batch, visit(posterior, block, studies))
         for study in studies:
-            study.end_batch()
+            study.begin_batch()
+        state = state.revisit(batch, visit(posterior, block, studies))
     if not state.memo:
         raise DataChangedError(
             "The source had rows when it was measured and has none now. Pass something that can be iterated again and again."
@@ -68,10 +68,10 @@ def revisit_lap(state: MixtureState, batches: Iterable[Block], studies: Sequence
                 f"The source had {len(state.memo)} batches in the lap before and has more now. "
                 "Pass something that gives the same batches each time it is iterated."
             )
+        for study in studies:
+            study.begin_batch()
         state = state.revisit(batch, visit(state.posterior, block, studies))
         n_seen += 1
-        for study in studies:
-            study.end_batch()
     if n_seen < len(state.memo):
         raise DataChangedError(
             f"The source had {len(state.memo)} batches in the lap before and has {n_seen} now. "
@@ -101,16 +101,14 @@ def fit_mixture(
     on_lap: Callable[[LapRecord, Sequence[MoveRecord]], None] | None = None,
     first_lap: int = 0,
 ) -> MixtureFit:
-    """Fit a mixture to batches that can be iterated again and again, starting from ``init``.
+    """Fit a mixture to batches that have the same rows in the same order on every lap, starting from ``init``.
 
     Parameters
     ----------
     batches : re-iterable of Block
-        The same rows in the same order on every lap.
     init : MixtureState
-        Components to start from; its ``past`` stays part of the total, its memo is built anew.
+        Its ``past`` stays part of the total, its memo is built anew.
     rng : numpy.random.Generator
-        Source of all chance.
     moves : sequence of Move
         Tried in this order after every lap; an ablation is a shorter list.
     max_laps : int
@@ -122,13 +120,14 @@ def fit_mixture(
     first_lap : int
         Number of the first lap, for records that continue earlier ones.
     """
-    options = (init, rng, moves, max_laps, tol, on_lap, first_lap)
+    options = (rng, moves, max_laps, tol, on_lap, first_lap)
     chance = rng.bit_generator.state
     try:
-        return _fit_laps(batches, *options)
+        return _fit_laps(batches, init, *options)
     except BoundFellError:  # single precision is not enough where codes all but lie in a plane
         rng.bit_generator.state = chance
-        return _fit_laps(InDouble(batches), *options)
+        fit = _fit_laps(batches, replace(init, precise=True), *options)
+        return replace(fit, state=replace(fit.state, precise=False))
 
 
 def _fit_laps(

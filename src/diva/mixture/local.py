@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -28,28 +28,6 @@ class Block(Protocol):
     def chunks(self, n_rows: int) -> Iterator[tuple[Tensor, Tensor | None]]:
         """Yield codes (m, D), m at most ``n_rows``, and their weights (m,) or None."""
         ...
-
-
-@dataclass(frozen=True)
-class InDouble:
-    """The same batches in double precision."""
-
-    batches: Iterable[Block]
-
-    def __iter__(self) -> Iterator[Block]:
-        return map(DoubleBlock, self.batches)
-
-
-@dataclass(frozen=True)
-class DoubleBlock:
-    """One batch in double precision."""
-
-    block: Block
-
-    def chunks(self, n_rows: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """Yield codes and weights."""
-        for z, weights in self.block.chunks(n_rows):
-            yield z.double(), weights
 
 
 @dataclass(frozen=True)

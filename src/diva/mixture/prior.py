@@ -37,11 +37,10 @@ class MixturePrior:
         The expected features of z under q are those of its mean, with the variance added to the squares; the log density of
         a component is linear in them.
         """
-        mean, spread = self.standardization.points(q_mean), q_log_var.exp() / self._scale(q_log_var) ** 2
-        log_var = q_log_var - 2.0 * self._scale(q_log_var).log()
-        neg_entropy = -0.5 * (1.0 + LOG_2PI + log_var).sum(1, keepdim=True)
-        features = self.mixture.family.expected_features(mean, spread)
-        coef, offset = self._coefficients(features)
+        scale = self.standardization.scale.to(q_log_var)
+        neg_entropy = -0.5 * (1.0 + LOG_2PI + (q_log_var - 2.0 * scale.log())).sum(1, keepdim=True)
+        features = self.mixture.family.expected_features(self.standardization.points(q_mean), q_log_var.exp() / scale**2)
+        coef, offset = (t.to(features) for t in self._plug_in)
         return neg_entropy - torch.addmm(offset, features, coef)
 
     def responsibilities(self, z: Tensor) -> Tensor:
@@ -55,10 +54,3 @@ class MixturePrior:
     @cached_property
     def _plug_in(self) -> Linear:
         return self.mixture.family.plug_in_log_density(self.mixture.total)
-
-    def _coefficients(self, like: Tensor) -> Linear:
-        coef, offset = self._plug_in
-        return Linear(coef.to(like), offset.to(like))
-
-    def _scale(self, like: Tensor) -> Tensor:
-        return self.standardization.scale.to(like)

@@ -29,6 +29,7 @@ class MixtureState:
     total: SuffStats  # ``past`` plus the sum of ``memo``
     ids: tuple[int, ...]  # permanent name of each component; never changed and never reused, unlike positions
     next_id: int  # name of the next component to be born
+    precise: bool = False  # whether local steps are in float64 however wide the components are
 
     @classmethod
     def start(cls, family: GaussianFamily, alpha: float, first_id: int = 0) -> MixtureState:
@@ -51,7 +52,7 @@ class MixtureState:
         """The global step: q(v) and q(mu, Lambda) as the local step needs them."""
         coef, offset = self.family.expected_log_likelihood(self.total)
         e_log_pi = expected_log_weights(*stick_posterior(self.total.counts, self.alpha))
-        precise = self.family.amplification(self.total) > FLOAT32_AMPLIFICATION
+        precise = self.precise or self.family.amplification(self.total) > FLOAT32_AMPLIFICATION
         return Posterior(self.family, Linear(coef, offset + e_log_pi), precise)
 
     @cached_property

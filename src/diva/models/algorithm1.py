@@ -95,7 +95,7 @@ class Algorithm1:
         z, x = replay.z[rows].to(task.device), replay.x[rows].to(task.device)
         errors = state.network.likelihood(state.network.decode(z), x)
         loss: Tensor = errors.sum() / max(len(batch), 1) / task.elbo.n_numbers
-        loss = loss + replay.weight * nat * replay.drift.of(state.network)
+        loss = loss + nat * replay.drift.of(state.network)  # in nats, like all else that is so weighed
         if state.head is not None and len(rows):
             loss = loss + nat * state.head.loss(rows + len(task.samples), z)
         return loss

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from typing import Any, Literal, Self
 
 from torch import nn
@@ -12,6 +13,7 @@ from torch import nn
 from diva.devices import DEVICE
 from diva.networks.mlp import HIDDEN_SIZES
 from diva.parameters import Flag, Folder, Holds, Number, OneOf, Seed, Sizes, Whole, declared_in, parameter, plain
+from diva.training.augmentation import AUGMENTATIONS
 
 Phase = Literal["warm-up", "coupled", "self-training"]
 
@@ -26,11 +28,16 @@ OWN = "own"  # what the config calls an augmentation that the user wrote
 _IMAGE_SHAPE = Sizes(range(2, 4), 10**9, "(height, width) or (height, width, channels)", "H,W[,C]")
 LAYERS = Sizes(range(1, 10**6), WIDEST, "a tuple of whole numbers, such as (500, 500, 2000)", "INT,INT,...")
 _MODULE = Holds(lambda value: isinstance(value, nn.Module), "a torch.nn.Module")
-_AUGMENTATIONS = OneOf("auto", "affine", "affine+flip", "photo", "mask", None)
+_COVARIANCES = OneOf("full", "diag")
+_CALLABLES = Holds(
+    lambda value: isinstance(value, tuple | list) and all(map(callable, value)),
+    "a list of callables that take the model and the record of an epoch",
+)
 
 
-def _are_callables(value: Any) -> bool:
-    return isinstance(value, tuple | list) and all(map(callable, value))
+SHARE = Number(0, 1)
+by_preset = partial(parameter, unset=None)  # None by default: the preset has its value
+_hidden = partial(parameter, help="", public=False)
 
 
 @dataclass(frozen=True)
@@ -38,9 +45,7 @@ class DataParameters:
     """Data."""
 
     image_shape: tuple[int, ...] | None = parameter(None, _IMAGE_SHAPE, help="Shape of the images if they come as flat rows.")
-    tfidf: bool = parameter(
-        False, Flag(), help="Whether rows are counts of words, to be turned into tf-idf of unit length first."
-    )
+    tfidf: bool = parameter(False, Flag(), help="Whether rows are counts of words, to become tf-idf of unit length first.")
     pca: int | None = parameter(None, Whole(), help="Principal components to reduce rows to first.")
 
 
@@ -53,7 +58,7 @@ class RunParameters:
     resume: bool = parameter(False, Flag(), help="Whether fit goes on from the last checkpoint in run_dir, if there is one.")
     callbacks: Sequence[Callable[..., Any]] = parameter(
         (),
-        Holds(_are_callables, "a list of callables that take the model and the record of an epoch"),
+        _CALLABLES,
         help="""Called as callback(model, record) after every epoch; training ends early if one returns True. The model can be
         asked (predict, transform, score_samples, sample): it answers as if training had ended with this epoch. If a callback
         has a method on_step, that is called as on_step(step, n_steps) after every step inside an epoch.""",
@@ -72,24 +77,14 @@ class RunParameters:
 class TrainingConfig:
     """Networks and optimizer."""
 
-    latent_dim: int = parameter(16, Whole(high=WIDEST), unset=None, help="Length of a code.")
-    hidden_sizes: tuple[int, ...] = parameter(
-        (500, 500),
-        LAYERS,
-        unset=None,
-        help="Layers of the networks for rows of numbers; (500, 500), or (500, 500, 2000) as in the paper.",
-    )
-    n_epochs: int | None = parameter(
-        None, Whole(), help="Passes over the data in all; by default at least 15, and more for small data."
-    )
-    batch_size: int = parameter(128, Whole(), unset=None, help="Samples in a step of the optimizer.")
-    learning_rate: float = parameter(1e-3, Number(), unset=None, help="Of the optimizer, Adam.")
-    weight_decay: float = parameter(0.0, Number(0), unset=None, help="Of the optimizer, Adam.")
+    latent_dim: int = by_preset(16, Whole(high=WIDEST), help="Length of a code.")
+    hidden_sizes: tuple[int, ...] = by_preset((500, 500), LAYERS, help="Layers of the networks for rows of numbers.")
+    n_epochs: int | None = parameter(None, Whole(), help="Passes over the data; by default 15, and more for small data.")
+    batch_size: int = by_preset(128, Whole(), help="Samples in a step of the optimizer.")
+    learning_rate: float = by_preset(1e-3, Number(), help="Of the optimizer, Adam.")
+    weight_decay: float = by_preset(0.0, Number(0), help="Of the optimizer, Adam.")
     early_stopping: int | None = parameter(
-        None,
-        Whole(),
-        help="""Epochs without a better bound, on the validation data if there are any, after which a phase of the training
-        ends.""",
+        None, Whole(), help="Epochs without a better bound, on validation data if there are any, after which a phase ends."
     )
 
     def to_plain(self) -> dict[str, Any]:
@@ -127,49 +122,33 @@ class OwnNetworks:
 class DIVAConfig(TrainingConfig):
     """Learning."""
 
-    warmup: float = parameter(
-        0.2,
-        Number(0, 1),
-        unset=None,
-        help="Share of the epochs before the first mixture, with a standard normal prior.",
+    warmup: float = by_preset(0.2, SHARE, help="Share of the epochs before the first mixture, with a standard normal prior.")
+    self_training: float = by_preset(
+        1 / 3, SHARE, help="Share of the epochs at the end in which confident assignments are pseudo-labels."
     )
-    self_training: float = parameter(
-        1 / 3,
-        Number(0, 1),
-        unset=None,
-        help="Share of the epochs at the end in which confident assignments are pseudo-labels.",
+    reconstruction: Literal["mse", "nll"] = by_preset(
+        "mse", OneOf("mse", "nll"), help="Squared error, or a Gaussian likelihood whose variance is learnt."
     )
-    reconstruction: Literal["mse", "nll"] = parameter(
-        "mse", OneOf("mse", "nll"), unset=None, help="Squared error, or a Gaussian likelihood whose variance is learnt."
-    )
-    kl_weight: float | Literal["auto"] = parameter(
+    kl_weight: float | Literal["auto"] = by_preset(
         "auto",
         OneOf("auto"),
         Number(0),
-        unset=None,
         help="""Weight of the KL term beside the mean squared error, the paper's kld_weight (beside nll: of the KL term itself).
         auto calibrates it to the error of reconstruction.""",
     )
-    assignment: Literal["soft", "hard"] = parameter(
-        "soft",
-        OneOf("soft", "hard"),
-        unset=None,
-        help="Whether the KL term weighs all components (equation 9) or takes the most probable one (equation 8).",
+    assignment: Literal["soft", "hard"] = by_preset(
+        "soft", OneOf("soft", "hard"), help="Whether the KL term weighs all components (equation 9) or takes one (equation 8)."
     )
-    concentration: float = parameter(
-        5.0, Number(), unset=None, help="Of the Dirichlet process: more of it expects more components."
+    concentration: float = by_preset(5.0, Number(), help="Of the Dirichlet process: more of it expects more components.")
+    covariance_scale: float = by_preset(
+        0.1, Number(), help="Expected variance of a component, as a share of that of all codes."
     )
-    covariance_scale: float = parameter(
-        0.1, Number(), unset=None, help="Expected variance of a component, as a share of the variance of the codes."
-    )
-    covariance_type: Literal["full", "diag"] = parameter(
-        "full", OneOf("full", "diag"), unset=None, help="Of the mixture that is left at the end."
-    )
-    n_laps: int = parameter(5, Whole(), unset=None, help="Laps of the mixture after an epoch, T in Algorithm 1.")
-    max_components: int = parameter(200, Whole(), unset=None, help="Most components the mixture may have.")
+    covariance_type: Literal["full", "diag"] = by_preset("full", _COVARIANCES, help="Of the mixture that is left at the end.")
+    n_laps: int = by_preset(5, Whole(), help="Laps of the mixture after an epoch, T in Algorithm 1.")
+    max_components: int = by_preset(200, Whole(), help="Most components the mixture may have.")
     augmentation: Any = parameter(
         "affine",
-        _AUGMENTATIONS,
+        OneOf("auto", *AUGMENTATIONS, None),
         Holds(callable, "a callable"),
         unset="auto",
         help="""How a sample may change and keep its class: affine turns, shears, zooms and shifts images, affine+flip mirrors
@@ -177,39 +156,23 @@ class DIVAConfig(TrainingConfig):
         callable takes a batch as the network sees it (images: channels first, from -1 to 1) and a torch.Generator, and returns
         a batch of the same shape.""",
     )
-    n_views: int = parameter(
-        4, Whole(), unset=None, help="Augmented views whose assignments are averaged to decide where a sample belongs."
+    n_views: int = by_preset(
+        4, Whole(), help="Augmented views whose assignments are averaged to decide where a sample belongs."
     )
     grouping: Literal["walk"] | None = parameter(
         "walk", OneOf("auto", "walk", None), unset="auto", help="None makes every component a cluster."
     )
-    resolution: float | Literal["auto"] = parameter(
-        "auto", OneOf("auto"), Number(), unset=None, help="Of the grouping; larger values give more clusters."
+    resolution: float | Literal["auto"] = by_preset(
+        "auto", OneOf("auto"), Number(), help="Of the grouping; larger values give more clusters."
     )
-    buffered_codes: bool = parameter(
-        False,
-        Flag(),
-        public=False,
-        help="Whether a mixture sees the codes sampled while the encoder moved, as in the paper, or those of one encoder.",
-    )
-    prior_covariance_type: Literal["full", "diag"] = parameter(
-        "diag", OneOf("full", "diag"), public=False, help="Of the mixture that is the prior while networks learn."
-    )
-    final_refit: bool = parameter(
-        True, Flag(), public=False, help="Whether a new mixture is fitted at the end; otherwise the prior stays."
-    )
-    birth_rows: int | None = parameter(
-        None,
-        Whole(),
-        OneOf(None),
-        public=False,
-        help="""Codes that the births of a lap are planned on, drawn from all; with few, only births that matter are seen to
-        pay, and K settles. None: as many as each component needs.""",
-    )
-    min_new_mass: float = parameter(1.0, Number(0), public=False, help="Fewest samples a new component may have.")
-    shuffles: bool = parameter(
-        True, Flag(), public=False, help="Whether components are put in order of their mass after every lap."
-    )
+    # set by presets alone
+    buffered_codes: bool = _hidden(False, Flag())  # a mixture sees codes sampled while the encoder moved, as in the paper
+    prior_covariance_type: Literal["full", "diag"] = _hidden("diag", _COVARIANCES)  # of the prior while networks learn
+    final_refit: bool = _hidden(True, Flag())  # a new mixture is fitted at the end; otherwise the prior stays
+    # codes that the births of a lap are planned on; with few, only births that matter are seen to pay, and K settles
+    birth_rows: int | None = _hidden(None, Whole(), OneOf(None))
+    min_new_mass: float = _hidden(1.0, Number(0))  # fewest samples a new component may have
+    shuffles: bool = _hidden(True, Flag())  # components are put in order of their mass after every lap
 
     @classmethod
     def from_plain(cls, document: Any) -> Self:  # noqa: D102
@@ -290,8 +253,7 @@ class StreamParameters:
     adapt: bool | Literal["auto"] = parameter(
         "auto",
         OneOf("auto", True, False),
-        help="""Whether partial_fit lets the networks learn. auto: when there are enough novel samples; the mixture always goes
-        on.""",
+        help="Whether partial_fit lets the networks learn. auto: when enough samples are novel; the mixture always goes on.",
     )
     further_epochs: int = parameter(10, Whole(), help="Passes over the data when networks go on learning.")
     replay: Literal["draws", "reservoir"] | None = parameter(
@@ -300,9 +262,7 @@ class StreamParameters:
         help="""What stands in for data that are gone when networks learn in partial_fit: draws of the mixture, decoded, and a
         penalty on the drift of old codes (generative replay); a few real samples (experience replay); or nothing.""",
     )
-    reservoir: int = parameter(
-        100, Whole(), help="Real samples to keep for replay=reservoir, chosen at random from all that were seen."
-    )
+    reservoir: int = parameter(100, Whole(), help="Real samples to keep for replay=reservoir, drawn from all that were seen.")
 
 
 PRESETS: dict[str, dict[str, Any]] = {

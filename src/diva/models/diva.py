@@ -282,8 +282,8 @@ class DIVA(IncrementalMixin, DeepClusterer):
             raise ValueError("mixture and encoder have codes of different length")
         shape = self.pipeline_.prepared_shape
         self.stream_ = StreamMemory.from_archive(document["stream"], parts_with(tensors, "stream."), shape, self.network_)
-        if self.stream_.code_variance is None or len(self.stream_.code_variance) != latent_dim:
-            raise ValueError("there should be one variance for each number of a code")
+        if self.stream_.anchor is not None and self.stream_.anchor.n_features != latent_dim:
+            raise ValueError("mixtures have codes of different length")
         self.batches_ = list(self.stream_.records)
         self.training_lineage_ = [record_from_plain(MoveRecord, r) for r in document["training_lineage"]]
         labels = tensors["component_labels"].numpy()

@@ -30,13 +30,10 @@ from diva.parameters import values_of
 from diva.partition.walk import Walk, neighbour_walk
 from diva.training.encode import Codes, decode, encode, subset
 from diva.training.replay import (
-    CodeDrift,
     ExperienceReplay,
-    FeatureMoments,
     Reservoir,
     draw_replay,
     freeze_body,
-    last_layer,
     measure_moments,
     remember,
     repeated,
@@ -186,10 +183,8 @@ class IncrementalMixin(DeepClusterer):
         if self.stream_parameters.replay != "draws":
             return self._with_reservoir(task, mass, rng)
         assert stream.moments is not None
-        assert stream.code_variance is not None
         before = (stream.anchor or self.mixture_).with_next_id(self.mixture_.state.next_id)
-        drift = CodeDrift(stream.moments, last_layer(self.network_).detach().clone().cpu(), stream.code_variance)
-        return replace(task, replay=draw_replay(self.network_, before, drift, samples, mass, task.device, rng), past=past)
+        return replace(task, replay=draw_replay(self.network_, before, stream.moments, samples, mass, rng), past=past)
 
     def _with_reservoir(self, task: Task, mass: float, rng: np.random.Generator) -> Task:
         """Learn from real samples of the past again, repeated, if there are any.
@@ -259,8 +254,12 @@ class IncrementalMixin(DeepClusterer):
         if n_gone and stream.novelty is not None:
             uncertainty = stream.novelty.uncertainty.joined(uncertainty, share)
         novelty = Novelty.calibrated(self.mixture_, uncertainty, codes, n_gone, rng)
-        moments, variance = self._encoder_statistics(some, codes, share, rng)
-        self.stream_ = replace(stream, moments=moments, code_variance=variance, novelty=novelty)
+        moments = None
+        if trains_last_layer(self.network_) and self.stream_parameters.adapt is not False:
+            moments = measure_moments(self.network_, some, self._device(), rng)
+            if n_gone and stream.moments is not None:
+                moments = stream.moments.joined(moments, share)
+        self.stream_ = replace(stream, moments=moments, novelty=novelty)
 
     def _close_batch(self, samples: Samples, outcome: BatchOutcome) -> None:
         """Write the batch's record, and remember what has to be remembered of its samples."""
@@ -290,16 +289,3 @@ class IncrementalMixin(DeepClusterer):
             records=(*stream.records, record)[-MOST_BATCHES:],
         )
         self.batches_ = list(self.stream_.records)
-
-    def _encoder_statistics(
-        self, samples: Samples, codes: Codes, share: float, rng: np.random.Generator
-    ) -> tuple[FeatureMoments | None, Tensor]:
-        """Moments of features, and variance of codes, that let the encoder learn later; these samples are ``share`` of all."""
-        stream, moments, variance = self.stream_, None, codes.log_var.exp().mean(0)
-        if trains_last_layer(self.network_) and self.stream_parameters.adapt is not False:
-            moments = measure_moments(self.network_, samples, self._device(), rng)
-            if share < 1 and stream.moments is not None:
-                moments = stream.moments.joined(moments, share)
-        if share < 1 and stream.code_variance is not None:
-            variance = share * variance + (1 - share) * stream.code_variance
-        return moments, variance

@@ -112,7 +112,6 @@ class StreamMemory:
     anchor: MixtureModel | None = None
     # of the features of all samples learnt from; None if the encoder is of a user, or should not learn
     moments: FeatureMoments | None = None
-    code_variance: Tensor | None = None  # (D,): of q(z|x), on average
     novelty: Novelty | None = None
     records: tuple[BatchRecord, ...] = ()  # of the latest batches
 
@@ -134,8 +133,6 @@ class StreamMemory:
         if len(self.window):
             tensors["window.values"] = torch.from_numpy(self.window.values)
             tensors["window.novel"] = torch.from_numpy(self.window.novel)
-        if self.code_variance is not None:
-            tensors["code_variance"] = self.code_variance
         if self.moments is not None:
             tensors["moments.root"] = self.moments.root
         return document, tensors
@@ -159,13 +156,10 @@ class StreamMemory:
             raise ValueError("counts of samples and batches should be whole numbers")
         reservoir = Reservoir(*_kept_samples(tensors, "reservoir", "keys", torch.float64, item_shape))
         window = Window(*_kept_samples(tensors, "window", "novel", torch.bool, item_shape))
-        variance = tensors["code_variance"]
-        if variance.ndim != 1 or variance.dtype != torch.float32 or not bool((variance > 0).all()):
-            raise ValueError("variances of codes should be positive")
         anchor = document["anchor"]
         if anchor is not None:
             anchor = MixtureModel.from_archive(anchor, parts_with(tensors, "anchor."))
-        if (anchor is None) != (len(window) == 0) or (anchor is not None and anchor.n_features != len(variance)):
+        if (anchor is None) != (len(window) == 0):
             raise ValueError("samples that wait and the mixture before them should come together")
         moments = None
         if document["moments_rest"] is not None:
@@ -175,7 +169,7 @@ class StreamMemory:
                 raise ValueError("moments of features are of another shape")
         records = tuple(record_from_plain(BatchRecord, r) for r in document["records"])
         novelty = Novelty.from_plain(document["novelty"])
-        return cls(*counts, reservoir, window, anchor, moments, variance, novelty, records)
+        return cls(*counts, reservoir, window, anchor, moments, novelty, records)
 
 
 def _kept_samples(

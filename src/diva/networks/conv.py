@@ -19,14 +19,7 @@ def check_image_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 class ConvEncoder(nn.Module):
-    """Two 4 x 4 convolutions of stride 2 with batch norm, then mean and log variance.
-
-    Parameters
-    ----------
-    image_shape : (channels, height, width)
-        Height and width divisible by 4.
-    latent_dim : int
-    """
+    """Two 4 x 4 convolutions of stride 2 with batch norm, then mean and log variance; images are (channels, height, width)."""
 
     def __init__(self, image_shape: tuple[int, int, int], latent_dim: int) -> None:
         super().__init__()
@@ -52,13 +45,7 @@ class ConvEncoder(nn.Module):
 
 
 class ConvDecoder(nn.Module):
-    """The encoder mirrored, 3 x 3 to the image, tanh.
-
-    Parameters
-    ----------
-    image_shape : (channels, height, width)
-    latent_dim : int
-    """
+    """The encoder mirrored, 3 x 3 to the image, tanh."""
 
     def __init__(self, image_shape: tuple[int, int, int], latent_dim: int) -> None:
         super().__init__()

@@ -16,13 +16,7 @@ def _layers(sizes: Sequence[int]) -> list[nn.Module]:
 
 
 class MLPEncoder(nn.Module):
-    """Linear layers and ReLU, then mean and log variance.
-
-    Parameters
-    ----------
-    n_features, latent_dim : int
-    hidden_sizes : sequence of int
-    """
+    """Linear layers and ReLU, then mean and log variance."""
 
     def __init__(self, n_features: int, latent_dim: int, hidden_sizes: Sequence[int] = HIDDEN_SIZES) -> None:
         super().__init__()
@@ -37,14 +31,7 @@ class MLPEncoder(nn.Module):
 
 
 class MLPDecoder(nn.Module):
-    """The encoder mirrored, with a linear output.
-
-    Parameters
-    ----------
-    n_features, latent_dim : int
-    hidden_sizes : sequence of int
-        Those of the encoder, in its order.
-    """
+    """The encoder mirrored, with a linear output; ``hidden_sizes`` are those of the encoder, in its order."""
 
     def __init__(self, n_features: int, latent_dim: int, hidden_sizes: Sequence[int] = HIDDEN_SIZES) -> None:
         super().__init__()

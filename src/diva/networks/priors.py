@@ -12,13 +12,10 @@ class LatentPrior(Protocol):
     """A prior over codes."""
 
     def kl(self, q_mean: Tensor, q_log_var: Tensor, at: Tensor) -> Tensor:
-        """Kullback–Leibler divergence of each q(z|x) from the prior, (n,).
+        """Kullback–Leibler divergence of each q(z|x) from the prior, all (n, D) -> (n,).
 
-        Parameters
-        ----------
-        q_mean, q_log_var : Tensor of shape (n, D)
-        at : Tensor of shape (n, D)
-            Codes by which a mixture decides who belongs to what: the sampled ones in the paper, those of clean samples else.
+        ``at`` are codes by which a mixture decides who belongs to what: the sampled ones in the paper, those of clean samples
+        else.
         """
         ...
 

@@ -24,14 +24,7 @@ class LossTerms:
 
 
 class VAE(nn.Module):
-    """An encoder that returns (mean, log_var), a decoder, and what a reconstruction is worth.
-
-    Parameters
-    ----------
-    encoder, decoder : nn.Module
-    likelihood : nn.Module
-        SquaredError or GaussianNLL.
-    """
+    """An encoder that returns (mean, log_var), a decoder, and what a reconstruction is worth: SquaredError or GaussianNLL."""
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module, likelihood: nn.Module | None = None) -> None:
         super().__init__()
@@ -50,29 +43,14 @@ class VAE(nn.Module):
         return x
 
     def loss(self, x: Tensor, prior: LatentPrior, noise: torch.Generator, view: Tensor | None = None) -> LossTerms:
-        """Reconstruct samples from their codes, or from the codes of a view of them.
+        """Reconstruct samples (n, ...) from codes sampled with ``noise``, or from those of a view of them.
 
-        Parameters
-        ----------
-        x : Tensor of shape (n, ...)
-        prior : LatentPrior
-        noise : torch.Generator
-            For the sampled codes.
-        view : Tensor of shape (n, ...), optional
-            The samples, moved: they are encoded in the place of ``x``, which is still what the decoder should return. Both go
-            through the encoder together, so that batch norm sees one population.
+        A view, the samples moved, is encoded in the place of ``x``, which is still what the decoder should return. Both go
+        through the encoder together, so that batch norm sees one population.
         """
-        if view is None:
-            q_mean, q_log_var = self.encode(x)
-            z = _sample(q_mean, q_log_var, noise)
-            at, means = z, q_mean  # the paper assigns the sampled code
-        else:
-            means, log_vars = self.encode(torch.cat([x, view]))
-            at, q_mean = means.chunk(2)
-            q_log_var = log_vars.chunk(2)[1]
-            z = _sample(q_mean, q_log_var, noise)
+        means, log_vars = self.encode(x if view is None else torch.cat([x, view]))
+        q_mean, q_log_var = means[-len(x) :], log_vars[-len(x) :]
+        deviation = torch.randn(q_mean.shape, generator=noise, device=noise.device).to(q_mean.device)
+        z = q_mean + deviation * (q_log_var / 2).exp()
+        at = z if view is None else means[: len(x)]  # the paper assigns the sampled code
         return LossTerms(self.likelihood(self.decode(z), x), prior.kl(q_mean, q_log_var, at.detach()), means, z)
-
-
-def _sample(mean: Tensor, log_var: Tensor, noise: torch.Generator) -> Tensor:
-    return mean + torch.randn(mean.shape, generator=noise, device=noise.device).to(mean.device) * (log_var / 2).exp()

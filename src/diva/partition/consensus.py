@@ -20,22 +20,8 @@ def revise(flow: npt.ArrayLike, labels: npt.ArrayLike, resolution: float, rng: n
     """Revise groups that are known already: join those that share much, part one that turns out to be two.
 
     A group is parted only where a part is at least half as heavy as groups are on average. Of a small part the known group
-    says more than the flow: what was learnt from the groups has drawn their members together.
-
-    Parameters
-    ----------
-    flow : array-like of shape (n_components, n_components)
-        Symmetric and not negative; any scale.
-    labels : array-like of int, shape (n_components,)
-        Group of each component.
-    resolution : float
-        As of `communities`.
-    rng : numpy.random.Generator or int, default 0
-
-    Returns
-    -------
-    array of int, shape (n_components,)
-        Group of each component, 0 the heaviest.
+    says more than the flow: what was learnt from the groups has drawn their members together. Flow, resolution and what is
+    returned are as of `communities`; ``labels`` (K,) are the known groups.
 
     Examples
     --------

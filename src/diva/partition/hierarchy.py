@@ -14,6 +14,8 @@ from diva.partition.louvain import check_resolution, communities, number_by_mass
 from diva.partition.resolution import choose_resolution
 from diva.partition.walk import FloatArray, IntArray, Walk, checked_flow
 
+_ARRAYS = {"merges": np.int64, "heights": np.float64, "masses": np.float64, "labels": np.int64}
+
 
 @dataclass(frozen=True, eq=False)
 class Hierarchy:
@@ -41,12 +43,7 @@ class Hierarchy:
     resolution: float
 
     def __post_init__(self) -> None:
-        for name, dtype in (
-            ("merges", np.int64),
-            ("heights", np.float64),
-            ("masses", np.float64),
-            ("labels", np.int64),
-        ):
+        for name, dtype in _ARRAYS.items():
             values = np.array(getattr(self, name), dtype=dtype)
             values.setflags(write=False)
             object.__setattr__(self, name, values)
@@ -100,13 +97,7 @@ class Hierarchy:
         return self.cut(self.n_components - int((self.heights >= resolution).sum()))
 
     def permuted(self, order: npt.ArrayLike) -> Hierarchy:
-        """Return the same tree with its components in another order.
-
-        Parameters
-        ----------
-        order : array-like of int, shape (n_components,)
-            Old position of the component that stands at each new one.
-        """
+        """Return the same tree with its components in another order, the old position of each, (K,)."""
         order = _whole_numbers(order)
         place = np.arange(2 * self.n_components - 1)  # inner nodes keep their numbers
         place[order] = np.arange(self.n_components)
@@ -127,36 +118,19 @@ class Hierarchy:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists and numbers, for JSON."""
-        return {
-            "merges": self.merges.tolist(),
-            "heights": self.heights.tolist(),
-            "masses": self.masses.tolist(),
-            "labels": self.labels.tolist(),
-            "resolution": float(self.resolution),
-        }
+        return {name: getattr(self, name).tolist() for name in _ARRAYS} | {"resolution": float(self.resolution)}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Hierarchy:
-        """Rebuild what `to_dict` gave.
-
-        Parameters
-        ----------
-        data : mapping
-            Values for ``merges``, ``heights``, ``masses``, ``labels`` and ``resolution``.
-
-        Raises
-        ------
-        ValueError
-            If something is missing, or does not fit together.
-        """
-        names = ("merges", "heights", "masses", "labels", "resolution")
+        """Rebuild what `to_dict` gave; raises ValueError if something is missing, or does not fit together."""
+        names = (*_ARRAYS, "resolution")
         missing = [name for name in names if name not in data]
         if missing:
             raise ValueError(f"A hierarchy should have {', '.join(names)}, but {', '.join(missing)} is missing.")
         try:
             merges = _whole_numbers(data["merges"]).reshape(-1, 2)
-            heights, masses = (np.array(data[name], dtype=np.float64) for name in ("heights", "masses"))
-            return cls(merges, heights, masses, _whole_numbers(data["labels"]), float(data["resolution"]))
+            labels = _whole_numbers(data["labels"])
+            return cls(merges, data["heights"], data["masses"], labels, float(data["resolution"]))
         except (TypeError, OverflowError) as error:
             raise ValueError(f"A hierarchy should hold numbers only: {error}") from error
 
@@ -185,21 +159,9 @@ class Hierarchy:
 
 
 def group(walk: Walk, resolution: float | Literal["auto"] = "auto", rng: np.random.Generator | int = 0) -> Hierarchy:
-    """Group the components of a walk into clusters, and keep the tree.
+    """Group the components of a walk into clusters, 0 the heaviest, and keep the tree.
 
-    Parameters
-    ----------
-    walk : Walk
-        For example from `neighbour_walk`.
-    resolution : float or "auto", default "auto"
-        Positive; higher makes more clusters. "auto" asks `choose_resolution`.
-    rng : numpy.random.Generator or int, default 0
-        The same state gives the same result.
-
-    Returns
-    -------
-    Hierarchy
-        ``labels`` is the cluster of each component, 0 the heaviest.
+    A higher resolution makes more clusters; "auto" asks `choose_resolution`. The same ``rng`` gives the same result.
 
     Examples
     --------
@@ -224,14 +186,7 @@ def group(walk: Walk, resolution: float | Literal["auto"] = "auto", rng: np.rand
 
 
 def group_as(walk: Walk, labels: npt.ArrayLike) -> Hierarchy:
-    """Keep clusters that are known already, and build the tree inside and above them.
-
-    Parameters
-    ----------
-    walk : Walk
-    labels : array-like of int, shape (n_components,)
-        Cluster of each component; they are numbered anew by falling mass.
-    """
+    """Keep clusters (K,) that are known already, numbered by falling mass, and build the tree inside and above them."""
     flow = checked_flow(walk.flow)
     given = _whole_numbers(labels)
     if given.shape != (len(flow),):
@@ -242,15 +197,8 @@ def group_as(walk: Walk, labels: npt.ArrayLike) -> Hierarchy:
 def extend(walk: Walk, known: npt.ArrayLike, resolution: float = 1.0) -> Hierarchy:
     """Find a place for new components among clusters that stay as they are.
 
-    New components join what they share most with: a known cluster, or each other. Known clusters are never joined.
-
-    Parameters
-    ----------
-    walk : Walk
-    known : array-like of int, shape (n_components,)
-        Cluster of each component, -1 for the new ones.
-    resolution : float, default 1
-        Two groups are joined if flow_ab > resolution * mass_a * mass_b.
+    New components, those whose ``known`` (K,) is -1, join what they share most with: a known cluster, or each other, as long
+    as flow_ab > resolution * mass_a * mass_b. Known clusters are never joined.
 
     Examples
     --------

@@ -18,22 +18,10 @@ _MIN_EDGE = 1e-4  # edges of less affinity are left out of the graph: half the t
 
 
 def communities(flow: npt.ArrayLike, resolution: float, rng: np.random.Generator | int = 0) -> IntArray:
-    """Communities of the walk at one resolution, by Louvain's method.
+    """Communities of a flow (K, K), symmetric and of any scale, at one resolution: group of each component, (K,).
 
-    Parameters
-    ----------
-    flow : array-like of shape (n_components, n_components)
-        Symmetric and not negative; any scale.
-    resolution : float
-        Positive. Two groups are better joined if flow_ab > resolution * mass_a * mass_b: a higher resolution makes more
-        groups.
-    rng : numpy.random.Generator or int, default 0
-        Order in which Louvain's method visits the components.
-
-    Returns
-    -------
-    array of int, shape (n_components,)
-        Group of each component. Group 0 is the heaviest, and takes the components without any mass.
+    Two groups are better joined if flow_ab > resolution * mass_a * mass_b: a higher resolution makes more groups. Group 0 is
+    the heaviest, and takes the components without any mass. ``rng`` sets the order in which components are visited.
     """
     flow = checked_flow(flow)
     check_resolution(resolution)

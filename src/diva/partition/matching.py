@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from diva.partition.walk import ratio
+
 MAJORITY = 0.5  # of a cluster's samples: where its name goes
 PART = 0.1  # of a cluster's samples: fewer are strays, not a part that split off
 
@@ -63,22 +65,19 @@ class Naming:
     def after(self, overlap: NDArray[np.float64], masses: Sequence[float], batch: int) -> Naming:
         """Name the clusters of a new grouping.
 
-        Parameters
-        ----------
-        overlap : array of shape (n_clusters before, n_clusters now)
-            How many samples of each old cluster are in each new one. Only samples that were there before count.
-        masses : sequence of float, length n_clusters now
-            Samples of each new cluster, new ones too.
-        batch : int
-            For the records.
+        ``overlap`` (clusters before, clusters now) tells how many samples of each old cluster are in each new one; only samples
+        that were there before count. ``masses`` are the samples of each new cluster, new ones too.
         """
         overlap = np.asarray(overlap, dtype=np.float64)
         if overlap.shape != (len(self.ids), len(masses)):
             raise ValueError(f"overlap should have shape {(len(self.ids), len(masses))}, got {overlap.shape}.")
-        went = _shares(overlap, axis=1)  # of an old cluster's samples
-        came = _shares(overlap, axis=0)  # of a new cluster's old samples
+        went = ratio(overlap, overlap.sum(axis=1, keepdims=True))  # share of an old cluster's samples
+        came = ratio(overlap, overlap.sum(axis=0, keepdims=True))  # share of a new cluster's old samples
         heirs = _heirs(overlap, went)
-        children, next_id = _name_children(self, heirs, len(masses))
+        names = {j: self.ids[i] for i, j in heirs.items()}
+        fresh = [j for j in range(len(masses)) if j not in names]
+        names |= {j: self.next_id + number for number, j in enumerate(fresh)}
+        children = tuple(names[j] for j in range(len(masses)))
 
         def record(event: str, parents: Sequence[int], positions: Sequence[int]) -> ClusterRecord:
             named = tuple(children[j] for j in positions)
@@ -97,13 +96,7 @@ class Naming:
             elif i not in heirs and went[i].max(initial=0.0) < MAJORITY:
                 records.append(record("died", [name], []))
         records += [record("born", [], [j]) for j in range(len(masses)) if j not in explained]
-        return Naming(children, next_id, tuple(records), batch)
-
-
-def _shares(overlap: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    totals = overlap.sum(axis=axis, keepdims=True)
-    shares: NDArray[np.float64] = np.divide(overlap, totals, out=np.zeros_like(overlap), where=totals > 0)
-    return shares
+        return Naming(children, self.next_id + len(fresh), tuple(records), batch)
 
 
 def _heirs(overlap: NDArray[np.float64], went: NDArray[np.float64]) -> dict[int, int]:
@@ -114,13 +107,3 @@ def _heirs(overlap: NDArray[np.float64], went: NDArray[np.float64]) -> dict[int,
         if -minus_i not in heirs and j not in heirs.values():  # two halves of exactly one half: the first has the name
             heirs[-minus_i] = j
     return heirs
-
-
-def _name_children(before: Naming, heirs: dict[int, int], n_clusters: int) -> tuple[tuple[int, ...], int]:
-    names = {j: before.ids[i] for i, j in heirs.items()}
-    next_id = before.next_id
-    for j in range(n_clusters):
-        if j not in names:
-            names[j] = next_id
-            next_id += 1
-    return tuple(names[j] for j in range(n_clusters)), next_id

@@ -101,19 +101,7 @@ def choose_resolution(
     no partition reaches the minimum, everything that touches is one group. In between, groups exist and touch, as those
     of most real data do, and modularity at its natural resolution of 1 decides.
 
-    Parameters
-    ----------
-    walk : Walk
-    rng : numpy.random.Generator or int, default 0
-        For Louvain's method and the bootstrap.
-    n_resolutions : int, default 30
-        Resolutions to try, evenly spaced on a log scale.
-    n_bootstraps : int, default 6
-        Bootstrapped walks that measure stability; 0 takes every partition for stable.
-
-    Returns
-    -------
-    ResolutionChoice
+    The resolutions tried are evenly spaced on a log scale; ``n_bootstraps=0`` takes every partition for stable.
     """
     rng = np.random.default_rng(rng)
     seed = int(rng.integers(2**31))
@@ -202,14 +190,8 @@ def _stability(candidate: Candidate, masses: FloatArray, bootstraps: list[FloatA
     """Mean adjusted Rand index, weighted by mass, with the communities of bootstrapped flows."""
     if not bootstraps:
         return 1.0
-    return float(
-        np.mean(
-            [
-                _weighted_rand(candidate.labels, louvain(flow, candidate.resolution, seed + i + 1), masses)
-                for i, flow in enumerate(bootstraps)
-            ]
-        )
-    )
+    found = (louvain(flow, candidate.resolution, seed + i) for i, flow in enumerate(bootstraps, start=1))
+    return float(np.mean([_weighted_rand(candidate.labels, labels, masses) for labels in found]))
 
 
 def _weighted_rand(labels: IntArray, others: IntArray, masses: FloatArray) -> float:

@@ -85,17 +85,7 @@ class Walk:
         return self._together(self.resp)
 
     def resampled(self, rng: np.random.Generator) -> Walk:
-        """Bootstrap: as many samples, drawn with replacement.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        Walk
-            Shares its arrays with this one; only the weights differ.
-        """
+        """Bootstrap: as many samples, drawn with replacement; the arrays are shared, only the weights differ."""
         n_samples = len(self.resp)
         shares = np.full(n_samples, 1 / n_samples) if self.weights is None else self.weights / self.weights.sum()
         return Walk(self.resp, self.resp_moved, rng.multinomial(n_samples, shares).astype(np.float64))
@@ -114,19 +104,8 @@ class Walk:
 def neighbour_walk(points: npt.ArrayLike, resp: npt.ArrayLike, n_neighbors: int = 10) -> Walk:
     """Walk from each sample to its nearest neighbours, for data that nobody knows how to perturb.
 
-    Parameters
-    ----------
-    points : array-like of shape (n_samples, n_features)
-        Where the samples are; usually the codes the mixture was fitted on.
-    resp : array-like of shape (n_samples, n_components)
-        Their responsibilities.
-    n_neighbors : int, default 10
-        Neighbours to walk to, all equally likely; the sample itself is not one of them. With fewer samples, all others.
-
-    Returns
-    -------
-    Walk
-        ``resp_moved`` is the mean responsibility of the neighbours.
+    Samples are at ``points`` (n, D), usually the codes the mixture was fitted on, with responsibilities ``resp`` (n, K). All
+    neighbours are equally likely, the sample itself is not one of them; with fewer samples than neighbours, all others are.
     """
     points = np.asarray(points)
     resp = np.asarray(resp, dtype=np.float64)

@@ -122,6 +122,7 @@ class Masked:
 
 FOR_IMAGES: dict[str, Augmentation] = {"affine": Affine(), "affine+flip": Affine(flip=True), "photo": Photo()}
 FOR_ANY: dict[str, Augmentation] = {"mask": Masked()}
+AUGMENTATIONS = FOR_IMAGES | FOR_ANY
 
 
 def make_augmentation(name: str | None, *, is_image: bool) -> Augmentation | None:
@@ -130,7 +131,7 @@ def make_augmentation(name: str | None, *, is_image: bool) -> Augmentation | Non
         return None
     if name in FOR_IMAGES and not is_image:
         raise ValueError(f'augmentation="{name}" is for images, but the samples are rows. Pass image_shape, or use "mask".')
-    return (FOR_IMAGES | FOR_ANY)[name]
+    return AUGMENTATIONS[name]
 
 
 def check_own_augmentation(augmentation: Augmentation, samples: Samples) -> None:

@@ -4,7 +4,8 @@ Generative replay (Shin et al. 2017): the mixture's statistics remember where th
 decoded, remind the decoder. The encoder needs real samples, which are gone, and decoded ones do not do: it tells them apart by
 their sharpness. But how far old codes move when the last layer of the encoder changes is known from the second moments of the
 features that this layer saw, and those add up over batches like all statistics here. So the layers below are frozen, the last
-one learns, and there is a penalty on the drift of old codes, as on that of weights in Kirkpatrick et al. (2017).
+one learns, and there is a penalty on the drift of old codes: in nats, by the precision of the mixture's components there,
+which is the Fisher information of where a code is, as elastic weight consolidation has it of weights (Kirkpatrick 2017).
 
 Experience replay keeps a few real samples in a reservoir instead.
 """
@@ -27,7 +28,6 @@ from diva.training.encode import ENCODE_ROWS, decode, encode
 MOST_DRAWN = 10_000
 MOST_BYTES = 256 << 20
 MOST_RANK = 512  # directions of features whose moments are kept one by one
-DRIFT_SHARE = 0.03  # of the weight of old codes that move: one standard deviation of q(z|x) is little beside a component's
 MOMENT_SAMPLES = 4096  # that moments are measured on, at most
 
 
@@ -103,8 +103,9 @@ class FeatureMoments:
         return FeatureMoments(joint.root, joint.rest + (1 - share) * self.rest + share * other.rest)
 
     def moved(self, change: Tensor) -> Tensor:
-        """Mean square by which outputs move when weights (D, h + 1) change by so much, (D,)."""
-        return (change @ self.root.to(change)).square().sum(1) + self.rest * change.square().sum(1)
+        """Second moments of how far outputs move when weights (D, h + 1) change by so much, (D, D)."""
+        along = change @ self.root.to(change)
+        return along @ along.T + self.rest * change @ change.T
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,12 +114,15 @@ class CodeDrift:
 
     moments: FeatureMoments
     layer: Tensor  # (D, h + 1): weights and biases of the encoder's last layer, as they were
-    variance: Tensor  # (D,): of q(z|x), on average
+    precision: Tensor  # (D, D): of the mixture's components, on average
 
     def of(self, vae: VAE) -> Tensor:
-        """Half the mean squared distance of old codes from where they were, in the units of q(z|x)."""
+        """KL divergence of components that move like the old codes from those that stay: half their Mahalanobis distance.
+
+        What is little along one axis of a component is far along another; a move is harmless only in the component's own units.
+        """
         change = last_layer(vae) - self.layer.to(last_layer(vae))
-        return 0.5 * (self.moments.moved(change) / self.variance.to(change)).sum()
+        return 0.5 * (self.precision.to(change) * self.moments.moved(change)).sum()
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +133,6 @@ class GenerativeReplay:
     z: Tensor  # (m, D): draws of it, in proportion to its masses
     x: Tensor  # (m, ...): what the decoder made of them
     drift: CodeDrift
-    weight: float = DRIFT_SHARE  # of the drift, beside a nat
 
     def __len__(self) -> int:
         return len(self.z)
@@ -198,32 +201,34 @@ def measure_moments(vae: VAE, samples: Samples, device: torch.device, rng: np.ra
 
 
 def draw_replay(
-    vae: VAE,
-    mixture: MixtureModel,
-    drift: CodeDrift,
-    samples: Samples,
-    mass: float,
-    device: torch.device,
-    rng: np.random.Generator,
+    vae: VAE, mixture: MixtureModel, moments: FeatureMoments, samples: Samples, mass: float, rng: np.random.Generator
 ) -> GenerativeReplay:
     """Draw codes in proportion to the masses of the components, and decode them.
 
     Parameters
     ----------
-    vae, mixture, drift
+    vae, mixture, moments
         Of the model as it was.
     samples : Samples
         New ones, whose shape and scaling the draws get.
     mass : float
         Samples seen before.
-    device : torch.device
     rng : numpy.random.Generator
     """
     counts, shape = mixture.masses.clip(min=0.0), samples.source.item_shape
     n = max(2, min(round(mass), MOST_DRAWN, MOST_BYTES // (4 * int(np.prod(shape)))))
     z = torch.from_numpy(mixture.draw(rng.choice(len(counts), n, p=counts / counts.sum()), rng)).float()
-    x = samples.scaling.to_input(decode(vae, z, lambda x: samples.scaling.to_raw(x, shape), device))
-    return GenerativeReplay(mixture, z, x, drift)
+    layer = last_layer(vae).detach()
+    x = samples.scaling.to_input(decode(vae, z, lambda x: samples.scaling.to_raw(x, shape), layer.device))
+    return GenerativeReplay(mixture, z, x, CodeDrift(moments, layer.clone().cpu(), mean_precision(mixture)))
+
+
+def mean_precision(mixture: MixtureModel) -> Tensor:
+    """Precision of the components, weighed by their masses, (D, D)."""
+    each = mixture.covariances
+    if each.ndim == 2:
+        return torch.from_numpy(mixture.weights @ (1.0 / each)).diag()
+    return torch.from_numpy(np.tensordot(mixture.weights, np.linalg.inv(each), axes=1))
 
 
 def remember(

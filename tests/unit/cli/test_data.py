@@ -76,8 +76,8 @@ def test_get_needs_no_files():
 
 def test_network_failure_is_one_line(place, monkeypatch):
     info = REGISTRY["svhn"]
-    files = tuple(replace(file, url=f"http://127.0.0.1:9/{file.filename}") for file in info.files)
-    monkeypatch.setitem(REGISTRY, "svhn", replace(info, files=files))
+    files = tuple(replace(file, url=f"http://127.0.0.1:9/{file.filename}") for file in info.layouts[0].files)
+    monkeypatch.setitem(REGISTRY, "svhn", replace(info, layouts=(replace(info.layouts[0], files=files),)))
     result = run("get", "svhn")
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: train_32x32.mat could not be fetched")

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from torch.distributions import MultivariateNormal, kl_divergence
 
+from diva import DPMixture
 from diva.data import ArraySource, JoinedSource
-from diva.training.replay import MOST_RANK, ExperienceReplay, FeatureMoments, Reservoir, repeated, storable
+from diva.training.replay import MOST_RANK, ExperienceReplay, FeatureMoments, Reservoir, mean_precision, repeated, storable
 
 
 def features(n, h, seed=0):
@@ -20,14 +22,16 @@ def even(n):
 def test_moments_say_exactly_how_far_outputs_move():
     rows, change = features(300, 12), torch.randn(4, 13, generator=torch.Generator().manual_seed(1))
     moments = FeatureMoments.of(rows, even(300))
-    torch.testing.assert_close(moments.moved(change), (rows @ change.T).square().mean(0))
+    moves = rows @ change.T
+    torch.testing.assert_close(moments.moved(change), moves.T @ moves / 300)
 
 
 def test_moments_of_two_batches_are_those_of_both():
     first, second = features(200, 8), 3 * features(100, 8, seed=1)
     joint = FeatureMoments.of(first, even(200)).joined(FeatureMoments.of(second, even(100)), share=1 / 3)
     change = torch.randn(2, 9, generator=torch.Generator().manual_seed(2))
-    torch.testing.assert_close(joint.moved(change), (torch.cat([first, second]) @ change.T).square().mean(0))
+    moves = torch.cat([first, second]) @ change.T
+    torch.testing.assert_close(joint.moved(change), moves.T @ moves / 300)
 
 
 def test_moments_of_wide_features_keep_the_most_and_spread_the_rest():
@@ -38,6 +42,22 @@ def test_moments_of_wide_features_keep_the_most_and_spread_the_rest():
     total = rows.square().sum() / 700
     kept = moments.root.square().sum() + moments.rest * (MOST_RANK + 301 - MOST_RANK)
     torch.testing.assert_close(kept, total, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("covariance_type", ["full", "diag"])
+def test_drift_is_the_divergence_of_components_that_move(covariance_type):
+    rng = np.random.default_rng(0)
+    z = np.concatenate([rng.normal(c, [0.1, 2.0], size=(200, 2)) for c in (-9, 9)])
+    mixture = DPMixture(covariance_type=covariance_type, random_state=0).fit(z).mixture_
+    assert mixture.n_components == 2
+    full = mixture.covariances if covariance_type == "full" else np.stack([np.diag(c) for c in mixture.covariances])
+    move = torch.tensor([0.3, 0.1])
+    moved = [
+        float(kl_divergence(MultivariateNormal(m + move, c), MultivariateNormal(m, c)))
+        for m, c in zip(torch.from_numpy(mixture.means), torch.from_numpy(full), strict=True)
+    ]
+    found = 0.5 * float(move.double() @ mean_precision(mixture) @ move.double())
+    assert found == pytest.approx(float(mixture.weights @ moved))
 
 
 def test_only_remembered_samples_drift():

@@ -9,11 +9,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from diva.data.datasets.info import RemoteFile
 from diva.data.datasets.load import cache_folder, data_folders, find_layout, where_to_put
-from diva.data.datasets.registry import dataset_info
+from diva.data.datasets.registry import DataFile, dataset_info
 from diva.exceptions import DownloadError
 
 Progress = Callable[[int, int | None], None]
@@ -23,30 +21,17 @@ N_ATTEMPTS = 3
 
 
 def download_file(
-    remote: RemoteFile,
+    remote: DataFile,
     target: Path,
     *,
     on_progress: Progress | None = None,
     opener: urllib.request.OpenerDirector | None = None,
 ) -> None:
-    """Fetch a published file.
+    """Fetch a published file; raises DownloadError, which says how to fetch it by hand, if that fails or it is another.
 
     What has arrived waits in ``target`` + ".part", so a broken download goes on where it stopped. ``target`` itself appears
-    only when the file is whole and its checksum is right.
-
-    Parameters
-    ----------
-    remote : RemoteFile
-    target : Path
-    on_progress : callable, optional
-        Called with the bytes that have arrived and those expected, or None where the server does not say.
-    opener : urllib.request.OpenerDirector, optional
-        For proxies or passwords; by default as urllib opens addresses.
-
-    Raises
-    ------
-    DownloadError
-        If the file cannot be fetched or is not the published one; the message says how to fetch it by hand.
+    only when the file is whole and its checksum is right. ``on_progress`` is called with the bytes that have arrived and those
+    expected, or None where the server does not say; ``opener`` is for proxies or passwords.
     """
     by_hand = f"To fetch it by hand, save {remote.url} as {target}."
     part = target.with_name(target.name + ".part")
@@ -75,7 +60,7 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _fetch(remote: RemoteFile, part: Path, on_progress: Progress, opener: urllib.request.OpenerDirector) -> None:
+def _fetch(remote: DataFile, part: Path, on_progress: Progress, opener: urllib.request.OpenerDirector) -> None:
     """Fill the part file, going on after a broken connection."""
     for attempt in range(1, N_ATTEMPTS + 1):
         before = part.stat().st_size if part.exists() else 0
@@ -95,7 +80,7 @@ def _fetch(remote: RemoteFile, part: Path, on_progress: Progress, opener: urllib
     raise OSError("the server gave no usable answer")
 
 
-def _fetch_rest(remote: RemoteFile, part: Path, on_progress: Progress, opener: urllib.request.OpenerDirector) -> None:
+def _fetch_rest(remote: DataFile, part: Path, on_progress: Progress, opener: urllib.request.OpenerDirector) -> None:
     start = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(remote.url, headers={"User-Agent": "diva", "Accept-Encoding": "identity"})
     if start:
@@ -106,7 +91,8 @@ def _fetch_rest(remote: RemoteFile, part: Path, on_progress: Progress, opener: u
         elif not re.match(rf"bytes {start}-", response.headers.get("Content-Range", "")):
             part.unlink()
             raise OSError("the server resumed at another place than asked")
-        total = _total(response, start)
+        length = response.headers.get("Content-Length", "")
+        total = start + int(length) if length.isdigit() else None
         done = start
         with part.open("ab" if start else "wb") as file:
             on_progress(done, total)
@@ -118,63 +104,40 @@ def _fetch_rest(remote: RemoteFile, part: Path, on_progress: Progress, opener: u
         raise OSError(f"the connection broke after {done:,} of {total:,} bytes")
 
 
-def _total(response: Any, start: int) -> int | None:
-    length = response.headers.get("Content-Length")
-    return start + int(length) if length is not None and length.isdigit() else None
-
-
 def get_dataset(
     name: str,
     *,
     on_progress: Progress | None = None,
     opener: urllib.request.OpenerDirector | None = None,
 ) -> list[Path]:
-    """Download a data set, unless it is here already.
+    """Download a data set, unless it is here already, and return the paths of its files; none where it needs none.
 
-    Parameters
-    ----------
-    name : str
-    on_progress : callable, optional
-        Called with the bytes of the data set that have arrived and, where known, those expected.
-    opener : urllib.request.OpenerDirector, optional
-        How addresses are opened, for proxies or passwords.
-
-    Returns
-    -------
-    list of Path
-        Its files; none where it needs none.
-
-    Raises
-    ------
-    UnknownDatasetError
-        If there is none of this name.
-    DownloadError
-        If it cannot be downloaded; the message says how to fetch it by hand.
+    ``on_progress`` and ``opener`` are those of ``download_file``, with the bytes of the whole data set. Raises
+    UnknownDatasetError if there is none of this name, and DownloadError, which says how to fetch it by hand, if that fails.
     """
     info = dataset_info(name)
     if not info.layouts:
         return []
-    for root in data_folders():
-        paths = [root / info.layouts[0].folder / remote.filename for remote in info.files]
-        if paths and all(_is_good(path, remote) for path, remote in zip(paths, info.files, strict=True)):
-            return paths
-    if not info.files:
+    if not info.is_downloadable:
         found = find_layout(info)
-        if found is not None:
-            return [found[1] / filename for filename in found[0].files]
-        raise DownloadError(where_to_put(info))
-    folder, done, paths = cache_folder() / info.layouts[0].folder, 0, []
-    for number, remote in enumerate(info.files):
-        path = folder / remote.filename
+        if found is None:
+            raise DownloadError(where_to_put(info))
+        return found[0].paths(found[1])
+    published = info.layouts[0]
+    for root in data_folders():
+        paths = published.paths(root)
+        if all(map(_is_good, paths, published.files)):
+            return paths
+    done, paths = 0, published.paths(cache_folder())
+    for number, (path, remote) in enumerate(zip(paths, published.files, strict=True)):
         if not _is_good(path, remote):
-            rest = [later.size for later in info.files[number + 1 :]]
+            rest = [later.size for later in published.files[number + 1 :]]
             download_file(remote, path, on_progress=_within(on_progress, done, rest), opener=opener)
         done += path.stat().st_size
-        paths.append(path)
     return paths
 
 
-def _is_good(path: Path, remote: RemoteFile) -> bool:
+def _is_good(path: Path, remote: DataFile) -> bool:
     return path.is_file() and remote.difference(path) is None
 
 
@@ -182,10 +145,9 @@ def _within(on_progress: Progress | None, before: int, rest: list[int | None]) -
     """Progress of one file as that of the whole data set."""
     if on_progress is None:
         return None
-    known = [size for size in rest if size is not None]
 
     def tell(done: int, total: int | None) -> None:
-        all_known = total is not None and len(known) == len(rest)
-        on_progress(before + done, before + total + sum(known) if total is not None and all_known else None)
+        sizes = [total, *rest]
+        on_progress(before + done, None if None in sizes else before + sum(size for size in sizes if size is not None))
 
     return tell

@@ -18,37 +18,26 @@ from scipy.io import loadmat
 
 from diva.data.formats.idx import open_idx
 from diva.data.formats.npy import open_npz
-from diva.data.formats.sparse import SparseSource
+from diva.data.formats.objects import SparseSource
 from diva.data.sources import ArraySource, LoadedData, Source
 from diva.exceptions import DataError
 
-# --- IDX: MNIST, Fashion-MNIST
+# --- images
 
-IDX_FILES = (
-    "train-images-idx3-ubyte.gz",
-    "train-labels-idx1-ubyte.gz",
-    "t10k-images-idx3-ubyte.gz",
-    "t10k-labels-idx1-ubyte.gz",
-)
-
-
-def read_idx_folder(folder: Path) -> LoadedData:
-    """The four files of MNIST and its relatives."""
-    train, test = (open_idx(folder / name) for name in (IDX_FILES[0], IDX_FILES[2]))
-    return LoadedData(train.source, to_labels(train.labels), test.source, to_labels(test.labels))
-
-
-# --- CIFAR-10
-
-CIFAR10_ARCHIVE = "cifar-10-binary.tar.gz"
 CIFAR10_BATCHES = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
 CIFAR10_RECORD = 1 + 3 * 32 * 32  # label, then the red, green and blue plane
 
 
-def read_cifar10(folder: Path) -> LoadedData:
-    """The binary version, read from its archive without unpacking it."""
+def read_idx(*paths: Path) -> LoadedData:
+    """The four files of MNIST and its relatives, labels after the images they belong to."""
+    train, test = open_idx(paths[0]), open_idx(paths[2])
+    return LoadedData(train.source, to_labels(train.labels), test.source, to_labels(test.labels))
+
+
+def read_cifar10(path: Path) -> LoadedData:
+    """The binary version of CIFAR-10, read from its archive without unpacking it."""
     raw: dict[str, bytes] = {}
-    with tarfile.open(folder / CIFAR10_ARCHIVE, "r:gz") as archive:
+    with tarfile.open(path, "r:gz") as archive:
         for member in archive:
             name = Path(member.name).name
             if member.isfile() and name in (*CIFAR10_BATCHES, "test_batch.bin"):
@@ -56,61 +45,48 @@ def read_cifar10(folder: Path) -> LoadedData:
                 raw[name] = b"" if file is None else file.read()
     missing = [name for name in (*CIFAR10_BATCHES, "test_batch.bin") if name not in raw]
     if missing:
-        raise DataError(f"Expected {CIFAR10_ARCHIVE} to hold {', '.join(missing)}.")
+        raise DataError(f"Expected {path.name} to hold {', '.join(missing)}.")
+    for content in raw.values():
+        if len(content) % CIFAR10_RECORD:
+            raise DataError(f"Expected records of {CIFAR10_RECORD} bytes in {path.name}, got {len(content):,} bytes.")
     train = _cifar10_records([raw.pop(name) for name in CIFAR10_BATCHES])
-    test = _cifar10_records([raw.pop("test_batch.bin")])
-    return LoadedData(ArraySource(train[0]), train[1], ArraySource(test[0]), test[1])
+    return _from_arrays(*train, *_cifar10_records([raw.pop("test_batch.bin")]))
 
 
-def _cifar10_records(batches: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    for batch in batches:
-        if len(batch) % CIFAR10_RECORD:
-            raise DataError(f"Expected records of {CIFAR10_RECORD} bytes in {CIFAR10_ARCHIVE}, got {len(batch):,} bytes.")
-    n_images = sum(map(len, batches)) // CIFAR10_RECORD
-    images, labels, first = np.empty((n_images, 32, 32, 3), np.uint8), np.empty(n_images, np.int64), 0
-    for batch in batches:
-        records = np.frombuffer(batch, np.uint8).reshape(-1, CIFAR10_RECORD)
-        part = slice(first, first + len(records))
-        labels[part] = records[:, 0]
-        images[part] = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        first += len(records)
+def _cifar10_records(batches: list[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    records = [np.frombuffer(batch, np.uint8).reshape(-1, CIFAR10_RECORD) for batch in batches]
+    labels = np.concatenate([part[:, 0] for part in records])
+    images = np.empty((len(labels), 32, 32, 3), np.uint8)
+    np.concatenate([part[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1) for part in records], out=images)
     return images, labels
 
 
-def read_cifar10_jpeg(folder: Path) -> LoadedData:
+def read_cifar10_jpeg(train: Path, test: Path) -> LoadedData:
     """Images as JPEG, end to end in one array; decoded once."""
-    train, test = (_jpegs(folder / f"cifar10_{part}_jpeg.npz") for part in ("train", "test"))
-    return LoadedData(ArraySource(train[0]), train[1], ArraySource(test[0]), test[1])
+    return _from_arrays(*_jpegs(train), *_jpegs(test))
 
 
-def _jpegs(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _jpegs(path: Path) -> tuple[NDArray[np.uint8], NDArray[Any]]:
     arrays = read_npz(path, "jpeg", "offsets", "y")
     jpeg, offsets = arrays["jpeg"].tobytes(), arrays["offsets"].tolist()
     images = np.empty((len(offsets) - 1, 32, 32, 3), np.uint8)
     for i, (start, stop) in enumerate(pairwise(offsets)):
         with Image.open(io.BytesIO(jpeg[start:stop]), formats=["JPEG"]) as image:
             images[i] = np.asarray(image.convert("RGB"))
-    return images, to_labels(arrays["y"])
+    return images, arrays["y"]
 
 
-# --- SVHN
+def read_svhn(train: Path, test: Path) -> LoadedData:
+    """The cropped digits of SVHN."""
+    return _from_arrays(*_svhn_digits(train), *_svhn_digits(test))
 
 
-def read_svhn(folder: Path) -> LoadedData:
-    """The cropped digits; there, the label of the digit 0 is 10."""
-    parts: list[Any] = []
-    for name in ("train_32x32.mat", "test_32x32.mat"):
-        arrays = read_mat(folder / name, "X", "y")
-        if arrays["X"].ndim != 4:
-            raise DataError(f"Expected X of {name} to have 4 axes, got shape {arrays['X'].shape}.")
-        # a view: in Matlab's order of numbers every image already lies in one piece
-        parts += [ArraySource(np.moveaxis(arrays["X"], 3, 0)), to_labels(arrays["y"]) % 10]
-    return LoadedData(*parts)
-
-
-def read_svhn_subset(folder: Path) -> LoadedData:
-    """Digits cropped anew, labels from 0."""
-    return read_features(folder / "svhn_subset.npz", names=("X_train", "y_train", "X_test", "y_test"))
+def _svhn_digits(path: Path) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    arrays = read_mat(path, "X", "y")
+    if arrays["X"].ndim != 4:
+        raise DataError(f"Expected X of {path.name} to have 4 axes, got shape {arrays['X'].shape}.")
+    # a view: in Matlab's order of numbers every image already lies in one piece; the label of the digit 0 is 10
+    return np.moveaxis(arrays["X"], 3, 0), to_labels(arrays["y"]) % 10
 
 
 # --- rows of numbers
@@ -118,16 +94,9 @@ def read_svhn_subset(folder: Path) -> LoadedData:
 
 def read_features(path: Path, names: tuple[str, str, str, str] = ("X", "y", "X_test", "y_test")) -> LoadedData:
     """An npz file with samples and labels, and optionally those for testing and ``class_names``."""
-    x, y, x_test, y_test = names
-    arrays = read_npz(path, x, y)
-    has_test = x_test in arrays and y_test in arrays
-    return LoadedData(
-        ArraySource(single_precision(arrays[x])),
-        to_labels(arrays[y]),
-        ArraySource(single_precision(arrays[x_test])) if has_test else None,
-        to_labels(arrays[y_test]) if has_test else None,
-        class_names=to_names(arrays.get("class_names")),
-    )
+    arrays = read_npz(path, *names[:2])
+    found = [arrays[name] for name in (names if set(names) <= set(arrays) else names[:2])]
+    return _from_arrays(*found, class_names=to_names(arrays.get("class_names")))
 
 
 def read_sparse(path: Path) -> LoadedData:
@@ -161,12 +130,10 @@ def _rows(values: Any) -> Source:
     return ArraySource(single_precision(values))
 
 
-def read_tensors(folder: Path, x: str, y: str, x_test: str, y_test: str) -> LoadedData:
-    """Samples and labels as saved torch tensors; those for testing are optional."""
-    train = ArraySource(single_precision(_tensor(folder / x))), to_labels(_tensor(folder / y))
-    if not ((folder / x_test).is_file() and (folder / y_test).is_file()):
-        return LoadedData(*train)
-    return LoadedData(*train, ArraySource(single_precision(_tensor(folder / x_test))), to_labels(_tensor(folder / y_test)))
+def read_tensors(x: Path, y: Path, test: tuple[str, str]) -> LoadedData:
+    """Samples and labels as saved torch tensors; those for testing, beside them, are optional."""
+    paths = [x, y, *(x.with_name(name) for name in test)]
+    return _from_arrays(*map(_tensor, paths if all(path.is_file() for path in paths) else (x, y)))
 
 
 def _tensor(path: Path) -> NDArray[Any]:
@@ -177,12 +144,9 @@ def _tensor(path: Path) -> NDArray[Any]:
     return array
 
 
-HAR_ARCHIVE = "UCI HAR Dataset.zip"
-
-
-def read_har(folder: Path) -> LoadedData:
-    """The published features; the training rows first, then the test rows, as one set."""
-    with zipfile.ZipFile(folder / HAR_ARCHIVE) as archive:
+def read_har(path: Path) -> LoadedData:
+    """The published features of HAR; the training rows first, then the test rows, as one set."""
+    with zipfile.ZipFile(path) as archive:
 
         def table(name: str, dtype: Any) -> NDArray[Any]:
             with archive.open(f"UCI HAR Dataset/{name}") as file:
@@ -195,6 +159,14 @@ def read_har(folder: Path) -> LoadedData:
 
 
 # --- pieces
+
+
+def _from_arrays(
+    x: Any, y: Any, x_test: Any = None, y_test: Any = None, *, class_names: tuple[str, ...] | None = None
+) -> LoadedData:
+    test_source = None if x_test is None else ArraySource(single_precision(x_test))
+    test_labels = None if y_test is None else to_labels(y_test)
+    return LoadedData(ArraySource(single_precision(x)), to_labels(y), test_source, test_labels, class_names=class_names)
 
 
 def read_npz(path: Path, *required: str) -> dict[str, NDArray[Any]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from diva.data.datasets import readers
-from diva.data.datasets.info import AS_PUBLISHED, DatasetInfo, Layout, RemoteFile
 from diva.data.datasets.synthetic import GAUSSIANS, GAUSSIANS_PER_COMPONENT, gaussians_size
 from diva.data.formats.messages import did_you_mean
 from diva.data.sources import LoadedData
@@ -18,6 +20,13 @@ DIGITS = tuple("0123456789")
 CLOTHES = ("T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 OBJECTS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 ACTIVITIES = ("walking", "upstairs", "downstairs", "sitting", "standing", "laying")
+IDX_FILES = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+AS_PUBLISHED = "as published"
 RESEARCH_USE = "research use"
 REUTERS_21578 = "D. Lewis: Reuters-21578; split of A. Cardoso-Cachopo, 2007"
 NOT_REUTERS10K = "Reuters-21578, tf-idf of 2,000 words computed anew; not Reuters-10k"
@@ -25,50 +34,127 @@ DEEPDPM_STL10 = "MoCo features of the DeepDPM project, not ResNet-50"
 OWN_FEATURES = "features made with `diva data features`; results depend on the encoder chosen"
 
 
-def _idx_files(base: str, known: tuple[tuple[str, str, int], ...]) -> tuple[RemoteFile, ...]:
-    """Files of MNIST and its relatives, each with sha256, md5 and bytes."""
-    return tuple(RemoteFile(f"{base}/{name}", name, *proof) for name, proof in zip(readers.IDX_FILES, known, strict=True))
+@dataclass(frozen=True)
+class DataFile:
+    """A file of a data set."""
+
+    filename: str
+    url: str = ""  # where it can be fetched
+    sha256: str | None = None  # checksums, where they are published
+    md5: str | None = None
+    size: int | None = None  # bytes, where known
+
+    @property
+    def has_checksum(self) -> bool:
+        """Whether a copy can be proved to be the published file."""
+        return self.sha256 is not None or self.md5 is not None
+
+    def difference(self, path: Path) -> str | None:
+        """How the file at this path differs from the published one; None where it does not, as far as is known."""
+        size = path.stat().st_size
+        if self.size is not None and size != self.size:
+            return f"expected {self.size:,} bytes, got {size:,}"
+        for algorithm, expected in (("sha256", self.sha256), ("md5", self.md5)):
+            if expected is not None:
+                with path.open("rb") as file:
+                    got = hashlib.file_digest(file, partial(hashlib.new, algorithm, usedforsecurity=False)).hexdigest()
+                return None if got == expected else f"expected {algorithm} {expected}, got {got}"
+        return None
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way in which a data set can lie in a folder."""
+
+    folder: str  # name of the folder, below the folder of all data
+    files: tuple[DataFile, ...]  # all must be there
+    read: Callable[..., LoadedData]  # from the paths of these files to the samples and labels
+    fidelity: str = AS_PUBLISHED  # how this copy differs from the published one
+
+    def paths(self, root: Path) -> list[Path]:
+        """Where its files belong, below the folder of all data."""
+        return [root / self.folder / file.filename for file in self.files]
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What is known of a data set without having it."""
+
+    name: str
+    title: str
+    shape: str
+    n_classes: int
+    licence: str
+    citation: str
+    # the ways its files can lie in a folder, the published one first; none where it is made on the spot
+    layouts: tuple[Layout, ...] = ()
+    parameters: dict[str, Any] = field(default_factory=dict)  # DIVA parameters that suit it, where the defaults do not
+    class_names: tuple[str, ...] | None = None
+    note: str = ""  # where its files come from, if they cannot be fetched
+    fidelity: str = AS_PUBLISHED  # of one that is made on the spot, how it differs from the published one
+
+    @property
+    def is_downloadable(self) -> bool:
+        """Whether ``get_dataset`` can fetch it."""
+        return bool(self.layouts) and all(file.url for file in self.layouts[0].files)
+
+
+def _idx_files(base: str, known: tuple[tuple[str, int], ...]) -> tuple[DataFile, ...]:
+    """Files of MNIST and its relatives, each with sha256 and bytes."""
+    return tuple(
+        DataFile(name, f"{base}/{name}", sha256, size=size) for name, (sha256, size) in zip(IDX_FILES, known, strict=True)
+    )
 
 
 MNIST_FILES = _idx_files(
     "https://ossci-datasets.s3.amazonaws.com/mnist",
     (
-        ("440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9912422),
-        ("3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", "d53e105ee54ea40749a09fcbcd1e9432", 28881),
-        ("8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", "9fb629c4189551a2d022fa330f9573f3", 1648877),
-        ("f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", "ec29112dd5afa0611ce80d1b7f02629c", 4542),
+        ("440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9912422),
+        ("3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28881),
+        ("8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1648877),
+        ("f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4542),
     ),
 )
 FASHION_MNIST_FILES = _idx_files(
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
     (
-        ("3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26421880),
-        ("a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845", "25c81989df183df01b3e8a0aad5dffbe", 29515),
-        ("346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073", "bef4ecab320f06d8554ea6380940ec79", 4422102),
-        ("67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5", "bb300cfdad3c16e7a12a480ee83cd310", 5148),
+        ("3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84", 26421880),
+        ("a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845", 29515),
+        ("346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073", 4422102),
+        ("67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5", 5148),
     ),
+)
+CIFAR10_FILE = DataFile(
+    "cifar-10-binary.tar.gz", "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", md5="c32a1d4ab5d03f1284b67883e8d87530"
+)
+CIFAR10_JPEG_FILES = (
+    DataFile("cifar10_train_jpeg.npz", sha256="257652aa70e3786b582075a826126f8b398bac62aa5163a4003c0402115067f2"),
+    DataFile("cifar10_test_jpeg.npz", sha256="9ceae94ca2e60b9dff40531ea643d1d618776d53dfbd375a8f530797f1c70fe6"),
+)
+SVHN = "http://ufldl.stanford.edu/housenumbers"
+SVHN_FILES = (
+    DataFile("train_32x32.mat", f"{SVHN}/train_32x32.mat", md5="e26dedcc434d2e4c54c9b2d4a06d8373"),
+    DataFile("test_32x32.mat", f"{SVHN}/test_32x32.mat", md5="eb5a983be6a315427106f1b164d9cef3"),
+)
+SVHN_SUBSET_FILE = DataFile("svhn_subset.npz", sha256="c134d37219cc2a4f5d42287ac3b55bc4e9bea095ad31cc2de95f550b19b47b87")
+HAR = "https://archive.ics.uci.edu/ml/machine-learning-databases/00240"
+HAR_FILE = DataFile("UCI HAR Dataset.zip", f"{HAR}/UCI%20HAR%20Dataset.zip")
+HAR_RECOMPUTED_FILE = DataFile("har_recomputed.npz", sha256="f63b0fbf800a1aa673ed176e9067050ef4b54be939ee21e7448866e6b16c5a5b")
+IMAGENET50_TEST_FILE = DataFile(
+    "imagenet50_moco_test.npz", sha256="badf938237f076783f4161953959e20f185725f289c2705fa834eeca3b5f4b5d"
 )
 
 
-def _one_file(
-    folder: str, filename: str, read: Callable[[Path], LoadedData], fidelity: str = AS_PUBLISHED, sha256: str | None = None
-) -> Layout:
-    """A layout of a single file, whose reader takes its path."""
-    known = {} if sha256 is None else {filename: sha256}
-    return Layout(folder, (filename,), lambda place: read(place / filename), fidelity, known)
-
-
 def _tensors(folder: str, x: str, x_test: str, y_test: str, fidelity: str = AS_PUBLISHED) -> Layout:
-    names = (x, "train_labels.pt")
-    read = partial(readers.read_tensors, x=x, y="train_labels.pt", x_test=x_test, y_test=y_test)
-    return Layout(folder, names, read, fidelity)
+    read = partial(readers.read_tensors, test=(x_test, y_test))
+    return Layout(folder, (DataFile(x), DataFile("train_labels.pt")), read, fidelity)
 
 
 def _text(
     name: str, title: str, shape: str, n_classes: int, citation: str, filename: str, sha256: str, fidelity: str
 ) -> DatasetInfo:
     """A data set of tf-idf rows in a single file."""
-    layout = _one_file(name, filename, readers.read_sparse, fidelity, sha256)
+    layout = Layout(name, (DataFile(filename, sha256=sha256),), readers.read_sparse, fidelity)
     note = f"{filename} holds tf-idf rows: data, indices, indptr and shape of a sparse matrix, and y."
     return DatasetInfo(name, title, shape, n_classes, RESEARCH_USE, citation, (layout,), note=note)
 
@@ -83,8 +169,7 @@ REGISTRY = {
             10,
             "CC BY-SA 3.0",
             "Y. LeCun, C. Cortes, C. Burges: The MNIST database of handwritten digits, 1998",
-            (Layout("mnist", readers.IDX_FILES, readers.read_idx_folder),),
-            MNIST_FILES,
+            (Layout("mnist", MNIST_FILES, readers.read_idx),),
             class_names=DIGITS,
         ),
         DatasetInfo(
@@ -94,8 +179,7 @@ REGISTRY = {
             10,
             "MIT",
             "H. Xiao, K. Rasul, R. Vollgraf: Fashion-MNIST, arXiv:1708.07747, 2017",
-            (Layout("fashion_mnist", readers.IDX_FILES, readers.read_idx_folder),),
-            FASHION_MNIST_FILES,
+            (Layout("fashion_mnist", FASHION_MNIST_FILES, readers.read_idx),),
             {"augmentation": "photo"},
             CLOTHES,
         ),
@@ -107,12 +191,8 @@ REGISTRY = {
             RESEARCH_USE,
             "D. Lewis et al.: RCV1, JMLR 5, 2004; subset of J. Xie et al.: DEC, ICML 2016",
             (
-                _one_file("reuters10k", "reuters10k.mat", readers.read_mat_rows),
-                Layout(
-                    "reuters10k",
-                    ("x10k.npy", "y10k.npy"),
-                    lambda place: readers.read_npy_rows(place / "x10k.npy", place / "y10k.npy"),
-                ),
+                Layout("reuters10k", (DataFile("reuters10k.mat"),), readers.read_mat_rows),
+                Layout("reuters10k", (DataFile("x10k.npy"), DataFile("y10k.npy")), readers.read_npy_rows),
             ),
             note="NIST gives out RCV1 on request. "
             "Use reuters10k.mat with rows in X and labels in Y, or x10k.npy and y10k.npy of the VaDE project.",
@@ -124,7 +204,7 @@ REGISTRY = {
             6,
             "CC BY 4.0",
             "A. Stisen et al.: Smart Devices are Different, SenSys 2015; rows as used by Z. Jiang et al.: VaDE, IJCAI 2017",
-            tuple(_one_file("hhar", name, readers.read_mat_rows) for name in ("HHAR.mat", "hhar.mat")),
+            tuple(Layout("hhar", (DataFile(name),), readers.read_mat_rows) for name in ("HHAR.mat", "hhar.mat")),
             note="Use an HHAR.mat with rows in X and labels in Y. What the VaDE project calls HHAR are the first "
             "10,200 rows of its HAR.mat.",
         ),
@@ -136,7 +216,7 @@ REGISTRY = {
             "none stated; the images come from ImageNet",
             "A. Coates, H. Lee, A. Ng: An Analysis of Single-Layer Networks, AISTATS 2011",
             (
-                _one_file("stl10", "features.npz", readers.read_features, OWN_FEATURES),
+                Layout("stl10", (DataFile("features.npz"),), readers.read_features, OWN_FEATURES),
                 _tensors("stl10", "train_codes.pt", "val_codes.pt", "val_labels.pt", DEEPDPM_STL10),
             ),
             note="Make the features from the images with `diva data features IMAGES --encoder module:function`.",
@@ -151,13 +231,12 @@ REGISTRY = {
             (
                 _tensors("imagenet50", "train_data.pt", "test_data.pt", "test_labels.pt"),
                 _tensors("imagenet50", "train_codes.pt", "val_codes.pt", "val_labels.pt"),
-                _one_file("imagenet50", "features.npz", readers.read_features, OWN_FEATURES),
-                _one_file(
+                Layout("imagenet50", (DataFile("features.npz"),), readers.read_features, OWN_FEATURES),
+                Layout(
                     "imagenet50_moco",
-                    "imagenet50_moco_test.npz",
+                    (IMAGENET50_TEST_FILE,),
                     readers.read_features,
                     "the 2,500 validation images only, not the 64,274 for training",
-                    "badf938237f076783f4161953959e20f185725f289c2705fa834eeca3b5f4b5d",
                 ),
             ),
             note="Copy the files of pretrained_embeddings/MOCO/IMAGENET_50 from https://github.com/BGU-CS-VIL/DeepDPM.",
@@ -170,23 +249,12 @@ REGISTRY = {
             "none stated; cite the report",
             "A. Krizhevsky: Learning Multiple Layers of Features from Tiny Images, 2009",
             (
-                Layout("cifar10", (readers.CIFAR10_ARCHIVE,), readers.read_cifar10),
+                Layout("cifar10", (CIFAR10_FILE,), readers.read_cifar10),
                 Layout(
                     "cifar10_jpeg",
-                    ("cifar10_train_jpeg.npz", "cifar10_test_jpeg.npz"),
+                    CIFAR10_JPEG_FILES,
                     readers.read_cifar10_jpeg,
                     "went through JPEG once (quality 75), in another order; pixels differ slightly",
-                    {
-                        "cifar10_train_jpeg.npz": "257652aa70e3786b582075a826126f8b398bac62aa5163a4003c0402115067f2",
-                        "cifar10_test_jpeg.npz": "9ceae94ca2e60b9dff40531ea643d1d618776d53dfbd375a8f530797f1c70fe6",
-                    },
-                ),
-            ),
-            (
-                RemoteFile(
-                    f"https://www.cs.toronto.edu/~kriz/{readers.CIFAR10_ARCHIVE}",
-                    readers.CIFAR10_ARCHIVE,
-                    md5="c32a1d4ab5d03f1284b67883e8d87530",
                 ),
             ),
             {"augmentation": "affine+flip"},
@@ -200,21 +268,13 @@ REGISTRY = {
             "non-commercial use only",
             "Y. Netzer et al.: Reading Digits in Natural Images, NIPS workshop 2011",
             (
-                Layout("svhn", ("train_32x32.mat", "test_32x32.mat"), readers.read_svhn),
+                Layout("svhn", SVHN_FILES, readers.read_svhn),
                 Layout(
                     "svhn_subset",
-                    ("svhn_subset.npz",),
-                    readers.read_svhn_subset,
+                    (SVHN_SUBSET_FILE,),
+                    partial(readers.read_features, names=("X_train", "y_train", "X_test", "y_test")),
                     "10,000 + 2,000 digits drawn at random and cropped anew; pixels differ",
-                    {"svhn_subset.npz": "c134d37219cc2a4f5d42287ac3b55bc4e9bea095ad31cc2de95f550b19b47b87"},
                 ),
-            ),
-            tuple(
-                RemoteFile(f"http://ufldl.stanford.edu/housenumbers/{name}", name, md5=md5)
-                for name, md5 in (
-                    ("train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
-                    ("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
-                )
             ),
             class_names=DIGITS,
         ),
@@ -235,20 +295,13 @@ REGISTRY = {
             "CC BY 4.0",
             "D. Anguita et al.: A Public Domain Dataset for Human Activity Recognition Using Smartphones, ESANN 2013",
             (
-                Layout("har", (readers.HAR_ARCHIVE,), readers.read_har),
-                _one_file("har", "HAR.mat", readers.read_mat_rows),
-                _one_file(
+                Layout("har", (HAR_FILE,), readers.read_har),
+                Layout("har", (DataFile("HAR.mat"),), readers.read_mat_rows),
+                Layout(
                     "har_recomputed",
-                    "har_recomputed.npz",
+                    (HAR_RECOMPUTED_FILE,),
                     readers.read_features,
                     "recomputed features, not the published file: 10,411 rows",
-                    "f63b0fbf800a1aa673ed176e9067050ef4b54be939ee21e7448866e6b16c5a5b",
-                ),
-            ),
-            (
-                RemoteFile(
-                    "https://archive.ics.uci.edu/ml/machine-learning-databases/00240/UCI%20HAR%20Dataset.zip",
-                    readers.HAR_ARCHIVE,
                 ),
             ),
             class_names=ACTIVITIES,
@@ -297,13 +350,7 @@ def is_name(text: str) -> bool:
 
 
 def dataset_info(name: str) -> DatasetInfo:
-    """What is known of a data set, whether it is here or not.
-
-    Raises
-    ------
-    UnknownDatasetError
-        If there is none of this name.
-    """
+    """What is known of a data set, whether it is here or not; raises UnknownDatasetError if there is none of this name."""
     if name in REGISTRY:
         return REGISTRY[name]
     if GAUSSIANS.fullmatch(str(name)):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from diva.data.formats.npy import check_not_empty
-from diva.data.formats.spool import blocks_of, spooled
+from diva.data.formats.spool import spooled_bytes
 from diva.data.sources import LoadedData, Source
 from diva.exceptions import DataError
 
@@ -29,40 +29,35 @@ def open_idx(path: Path) -> LoadedData:
     source = _read(path)
     if not source.item_shape:
         raise DataError(f"Expected images or rows in {path}, got one number for each sample, as labels have. Open the images.")
-    labels = None
-    for beside in _labels_beside(path):
-        found = _read(beside)
-        if len(found) != len(source):
-            raise DataError(
-                f"Expected as many labels as samples, got {len(source)} samples in {path}, {len(found)} in {beside}."
-            )
-        labels = found.take(np.arange(len(found)))
-        break
-    return LoadedData(source, labels)
+    beside = _labels_beside(path)
+    if beside is None:
+        return LoadedData(source)
+    labels = _read(beside)
+    if len(labels) != len(source):
+        raise DataError(f"Expected as many labels as samples, got {len(source)} samples in {path}, {len(labels)} in {beside}.")
+    return LoadedData(source, labels.take(np.arange(len(labels))))
 
 
-def _labels_beside(path: Path) -> list[Path]:
+def _labels_beside(path: Path) -> Path | None:
     name = path.name.replace("images", "labels").replace("idx3", "idx1").replace("idx4", "idx1")
     if "labels" not in name or name == path.name:
-        return []
+        return None
     bare = name.removesuffix(".gz")
-    return [place for place in (path.with_name(name), path.with_name(bare), path.with_name(f"{bare}.gz")) if place.is_file()]
+    return next((place for place in map(path.with_name, (name, bare, f"{bare}.gz")) if place.is_file()), None)
 
 
 def _read(path: Path) -> Source:
     check_not_empty(path)
-    packed = path.suffix.lower() == ".gz"
     advice = "Copy or download it anew."
     try:
-        with gzip.open(path) if packed else path.open("rb") as file:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             magic = file.read(4)
             if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] not in IDX_TYPES or not 1 <= magic[3] <= 4:
                 raise DataError(f"Expected an IDX file, but {path} does not begin like one. {advice}")
             shape = struct.unpack(f">{magic[3]}I", file.read(4 * magic[3]))
             if 0 in shape:
                 raise DataError(f"Expected samples in {path}, got an empty array of shape {shape}.")
-            dtype = np.dtype(IDX_TYPES[magic[2]])
-            source = spooled(blocks_of(file.read, shape[0], shape[1:], dtype), shape[1:], dtype.newbyteorder("="))
+            source = spooled_bytes(file.read, shape, np.dtype(IDX_TYPES[magic[2]]))
             if file.read(1):
                 raise DataError(f"Expected {shape[0]} samples in {path}, as it says itself, got more. {advice}")
     except DataError:

@@ -33,23 +33,17 @@ class Pictures:
 
 
 class ImageSource:
-    """Images of one size, grey (height, width) or in colour (height, width, 3).
+    """Images of one size, grey (height, width) or in colour (height, width, 3); resized if an image size is given.
 
     Each is decoded when it is first asked for, and kept if all of them fit in 512 MB.
-
-    Parameters
-    ----------
-    pictures : Pictures
-    image_size : (height, width), optional
-        Resize all to this; otherwise they must have one size.
     """
 
     def __init__(self, pictures: Pictures, image_size: tuple[int, int] | None = None) -> None:
         self._pictures = pictures
         size, self._mode = _survey(pictures, image_size)
-        self._item_shape = (*size, 3) if self._mode == "RGB" else size
+        self.item_shape: tuple[int, ...] = (*size, 3) if self._mode == "RGB" else size
         self._dtype = np.dtype(np.float32 if self._mode == "F" else np.uint8)
-        shape = (len(pictures.names), *self._item_shape)
+        shape = (len(pictures.names), *self.item_shape)
         keeps = int(np.prod(shape)) * self._dtype.itemsize <= MEMORY_BYTES
         self._memory = np.zeros(shape, dtype=self._dtype) if keeps else None
         self._is_decoded = np.zeros(len(pictures.names), dtype=bool)
@@ -57,15 +51,11 @@ class ImageSource:
     def __len__(self) -> int:
         return len(self._pictures.names)
 
-    @property
-    def item_shape(self) -> tuple[int, ...]:  # noqa: D102
-        return self._item_shape
-
     def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
         index = np.asarray(index, dtype=np.int64)
         if self._memory is None:
             if not len(index):
-                return np.empty((0, *self._item_shape), dtype=self._dtype)
+                return np.empty((0, *self.item_shape), dtype=self._dtype)
             return np.stack([self._decode(number) for number in index.tolist()])
         for number in index[~self._is_decoded[index]].tolist():
             self._memory[number] = self._decode(number)
@@ -74,7 +64,7 @@ class ImageSource:
         return values
 
     def _decode(self, number: int) -> NDArray[Any]:
-        height, width = self._item_shape[:2]
+        height, width = self.item_shape[:2]
         with _opened(self._pictures, number) as image:
             upright = image if _orientation(image) == 1 else ImageOps.exif_transpose(image)
             image = _in_mode(upright, self._mode)
@@ -146,11 +136,6 @@ def _rounded(size: tuple[int, int]) -> str:
     return f"{height},{width}"
 
 
-def _readable(path: Path) -> str:
-    """A path as text; bytes that are no UTF-8 are replaced."""
-    return str(path).encode("utf-8", "replace").decode()
-
-
 def open_image_folder(folder: Path, files: Sequence[Path], image_size: tuple[int, int] | None = None) -> LoadedData:
     """Images in a folder; names of sub-folders are labels if every image is in one."""
     if image_size is not None and (len(image_size) != 2 or min(image_size) < 1):
@@ -158,4 +143,5 @@ def open_image_folder(folder: Path, files: Sequence[Path], image_size: tuple[int
     places = [file.relative_to(folder) for file in files]
     labels = np.array([place.parts[0] for place in places]) if all(len(place.parts) > 1 for place in places) else None
     pictures = Pictures([str(file) for file in files], lambda number: files[number])
-    return LoadedData(ImageSource(pictures, image_size), labels, sample_names=tuple(map(_readable, places)))
+    sample_names = tuple(str(place).encode("utf-8", "replace").decode() for place in places)  # bytes that are no UTF-8 replaced
+    return LoadedData(ImageSource(pictures, image_size), labels, sample_names=sample_names)

@@ -14,13 +14,7 @@ from diva.exceptions import DataError
 
 
 def read_labels(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """True classes in a file: an .npy array, or text with one class a line.
-
-    Raises
-    ------
-    DataError
-        If there is no such file, or it holds something else.
-    """
+    """True classes in a file, an .npy array or text with one class a line; raises DataError if it holds something else."""
     labels: NDArray[Any]
     try:
         if os.fspath(path).endswith(".npy"):

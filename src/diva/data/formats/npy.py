@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from diva.data.formats.messages import did_you_mean
-from diva.data.formats.sparse import SparseSource
-from diva.data.formats.spool import MEMORY_BYTES, blocks_of, spooled
+from diva.data.formats.objects import SparseSource
+from diva.data.formats.spool import MEMORY_BYTES, spooled_bytes
 from diva.data.sources import ArraySource, LoadedData, Source
 from diva.exceptions import DataError, NoSamplesError
 
@@ -84,10 +84,11 @@ def open_npz(path: Path, key: str | None = None) -> LoadedData:
             if ({"data", "indices", "indptr", "shape"} <= set(names) and key is None) or {"format", "row", "col"} <= set(names):
                 source: Source = SparseSource(_sparse(path, names))
                 return LoadedData(source, _labels(path, names, None, len(source)))
-            heads = {name: _head(archive, name) for name in names}
+            heads = {}
+            for name in names:
+                with archive.open(f"{name}.npy") as file:
+                    heads[name] = _read_head(file)
             chosen = _choose(path, heads, key)
-            shape, _, dtype = heads[chosen]
-            check_array(shape, dtype, f"{chosen!r} of {path}")
             source = _member(archive, path, chosen)
     except DataError:
         raise
@@ -96,15 +97,9 @@ def open_npz(path: Path, key: str | None = None) -> LoadedData:
     return LoadedData(source, _labels(path, names, chosen, len(source), is_chosen=key is not None))
 
 
-def _head(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and dtype of an array, without its numbers."""
-    with archive.open(f"{name}.npy") as file:
-        return _read_head(file)
-
-
 def _read_head(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = npy.read_magic(file)
-    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    """Shape, order and dtype of an array, without its numbers."""
+    read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
     return read(file)
 
 
@@ -114,9 +109,9 @@ def _choose(path: Path, heads: dict[str, Any], key: str | None) -> str:
         if key not in heads:
             raise DataError(f"Expected an array {key!r} in {path}, got {listed}.{did_you_mean(key, list(heads))}")
         return key
-    known = [name for name in SAMPLE_NAMES if name in heads]
-    if known:
-        return known[0]
+    for name in SAMPLE_NAMES:
+        if name in heads:
+            return name
     numeric = [
         name
         for name, (shape, _, dtype) in heads.items()
@@ -132,10 +127,11 @@ def _choose(path: Path, heads: dict[str, Any], key: str | None) -> str:
 def _member(archive: zipfile.ZipFile, path: Path, name: str) -> Source:
     with archive.open(f"{name}.npy") as file:
         shape, fortran_order, dtype = _read_head(file)
+        check_array(shape, dtype, f"{name!r} of {path}")
         if fortran_order or math.prod(shape) * dtype.itemsize <= MEMORY_BYTES:
             with np.load(path, allow_pickle=False) as arrays:
                 return ArraySource(arrays[name])
-        return spooled(blocks_of(file.read, shape[0], shape[1:], dtype), shape[1:], dtype.newbyteorder("="))
+        return spooled_bytes(file.read, shape, dtype)
 
 
 def _sparse(path: Path, names: Sequence[str]) -> Any:

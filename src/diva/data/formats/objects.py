@@ -16,8 +16,7 @@ from scipy import sparse
 
 from diva.data.formats.images import ImageSource, Pictures
 from diva.data.formats.messages import listed
-from diva.data.formats.sparse import SparseSource, StoredSparseSource
-from diva.data.formats.spool import BLOCK_BYTES, MEMORY_BYTES, spooled
+from diva.data.formats.spool import BLOCK_BYTES, MEMORY_BYTES, StoredSource, spooled
 from diva.data.formats.tables import arrow_source, common_dtype
 from diva.data.sources import ArraySource, Source
 from diva.exceptions import DataError
@@ -46,6 +45,43 @@ def _is_from(data: Any, library: str) -> bool:
     return any(base.__module__.split(".")[0] == library for base in type(data).__mro__)
 
 
+# --- sparse matrices
+
+
+class SparseSource:
+    """Rows of a sparse matrix or array of scipy, made dense when they are asked for."""
+
+    def __init__(self, rows: Any) -> None:
+        if rows.ndim != 2:
+            raise DataError(f"Expected a sparse matrix of shape (n_samples, n_features), got shape {rows.shape}.")
+        if rows.dtype.kind not in "fuib":
+            raise DataError(f"Expected a sparse matrix of numbers, got one of dtype {rows.dtype}.")
+        self._rows = sparse.csr_array(rows)
+        self._dtype = common_dtype([rows.dtype])
+        self.item_shape = (int(rows.shape[1]),)
+
+    def __len__(self) -> int:
+        return int(self._rows.shape[0])
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
+        values: NDArray[Any] = self._rows[np.asarray(index, dtype=np.int64)].toarray().astype(self._dtype, copy=False)
+        return values
+
+
+class StoredSparseSource(StoredSource):
+    """Rows of a sparse matrix (n, d) in a group of HDF5 with ``data``, ``indices`` and ``indptr``; only the last in memory."""
+
+    def __init__(self, group: Any, shape: tuple[int, int]) -> None:
+        self._numbers, self._columns = group["data"], group["indices"]
+        self._starts: NDArray[np.int64] = group["indptr"][:].astype(np.int64)
+        super().__init__(int(shape[0]), (int(shape[1]),), common_dtype([np.dtype(self._numbers.dtype)]))
+
+    def read_run(self, first: int, out: NDArray[Any]) -> None:  # noqa: D102
+        starts = self._starts[first : first + len(out) + 1]
+        part = slice(starts[0], starts[-1])
+        out[...] = sparse.csr_array((self._numbers[part], self._columns[part], starts - starts[0]), shape=out.shape).toarray()
+
+
 # --- frames
 
 
@@ -55,8 +91,7 @@ def check_frame(data: Any) -> None:
     if not (is_pandas or _is_from(data, "polars")) or not hasattr(data, "columns"):
         return
     numeric = _is_pandas_number if is_pandas else _is_polars_number
-    names = list(data.columns)
-    wrong = [name for i, name in enumerate(names) if not numeric(data.iloc[:, i] if is_pandas else data[name])]
+    wrong = [name for i, name in enumerate(data.columns) if not numeric(data.iloc[:, i] if is_pandas else data[name])]
     if wrong:
         raise DataError(
             f"Expected columns of numbers, got text, categories or dates in {listed(wrong)}. Leave such columns out, or "
@@ -122,12 +157,12 @@ def _dtype_of(name: str, feature: Any) -> np.dtype[Any]:
         inner = inner[0] if isinstance(inner, list) else inner.feature
     kind = str(getattr(inner, "dtype", type(inner).__name__))
     if kind not in NUMERIC:
-        raise DataError(_no_numbers(name, kind))
+        raise _no_numbers(name, kind)
     return np.dtype(kind)
 
 
-def _no_numbers(name: str, kind: str) -> str:
-    return (
+def _no_numbers(name: str, kind: str) -> DataError:
+    return DataError(
         f"Expected numbers in column {name!r} of the dataset, got {kind}. Choose columns with its select_columns method, or "
         "leave some out with remove_columns."
     )
@@ -146,7 +181,7 @@ def _columns(data: Any, names: list[str]) -> Source:
             cells = [_cells(data, name, first, rows) for name in names]
             for name, cell, shape in zip(names, cells, shapes, strict=True):
                 if cell.shape[1:] != shape:
-                    raise DataError(_ragged(name))
+                    raise _ragged(name)
             yield np.concatenate([cell.reshape(len(cell), -1) for cell in cells], axis=1).reshape(-1, *item_shape)
 
     return spooled(blocks(), item_shape, dtype)
@@ -158,17 +193,17 @@ def _cells(data: Any, name: str, first: int, n: int) -> NDArray[Any]:
     if values.dtype.kind == "O":
         shapes = {np.shape(value) for value in values}
         if any(value is None for value in values):
-            raise DataError(_no_numbers(name, "missing values"))
+            raise _no_numbers(name, "missing values")
         if len(shapes) > 1:
-            raise DataError(_ragged(name))
+            raise _ragged(name)
         values = np.stack([np.asarray(value) for value in values])
     if values.dtype.kind not in "fuib":
-        raise DataError(_no_numbers(name, "something else"))
+        raise _no_numbers(name, "something else")
     return values
 
 
-def _ragged(name: str) -> str:
-    return (
+def _ragged(name: str) -> DataError:
+    return DataError(
         f"Expected lists of one length in column {name!r} of the dataset, got different ones. Cut or fill them to one length."
     )
 

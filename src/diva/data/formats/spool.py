@@ -6,6 +6,7 @@ import errno
 import math
 import os
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -20,28 +21,57 @@ MEMORY_BYTES = 1 << 28  # up to here rows stay in memory
 BLOCK_BYTES = 1 << 25  # read or written at a time
 
 
-class HiddenFile:
-    """A temporary file without a name: the system frees it however the process ends.
+class StoredSource(ABC):
+    """Samples outside memory, of which runs of neighbours are read at once, from first to last."""
+
+    def __init__(self, n_samples: int, item_shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        self.n_samples = n_samples
+        self.item_shape = item_shape
+        self.dtype = np.dtype(dtype)
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
+        index = np.asarray(index, dtype=np.int64)
+        if index.size and not -len(self) <= index.min() <= index.max() < len(self):
+            raise IndexError(f"There are {len(self)} samples, asked for number {index.max()}.")
+        wanted, places = np.unique(np.where(index < 0, index + len(self), index), return_inverse=True)
+        out = np.empty((len(wanted), *self.item_shape), dtype=self.dtype)
+        edges = [*np.flatnonzero(np.diff(wanted, prepend=-2) != 1).tolist(), len(wanted)]
+        for start, end in pairwise(edges):
+            self.read_run(int(wanted[start]), out[start:end])
+        in_order = len(wanted) == len(index) and bool((places == np.arange(len(places))).all())
+        return out if in_order else out[places]
+
+    @abstractmethod
+    def read_run(self, first: int, out: NDArray[Any]) -> None:
+        """Fill ``out`` with the samples from number ``first`` on."""
+
+
+class SpooledSource(StoredSource):
+    """Samples in a temporary file without a name: the system frees it however the process ends.
 
     It is read by position. A mapped file would count as resident memory, page by page, until all of it does.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, item_shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        super().__init__(0, item_shape, dtype)
         self._file = tempfile.TemporaryFile(prefix="diva-", buffering=0)  # noqa: SIM115
 
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             self._file.close()
 
-    def append(self, values: NDArray[Any]) -> None:
-        """Write at the end."""
-        view = _bytes_of(values)
+    def append(self, block: NDArray[Any]) -> None:
+        """Write samples at the end."""
+        view = _bytes_of(block)
         while len(view):
             view = view[self._file.write(view) :]
+        self.n_samples += len(block)
 
-    def fill(self, out: NDArray[Any], offset: int) -> None:
-        """Read into an array from a position on; raises DataError if there is less."""
-        view = _bytes_of(out)
+    def read_run(self, first: int, out: NDArray[Any]) -> None:  # noqa: D102
+        view, offset = _bytes_of(out), first * out[0].nbytes
         while len(view):
             n_bytes = self._read(view, offset)
             if n_bytes == 0:
@@ -55,141 +85,47 @@ class HiddenFile:
         return int(self._file.readinto(view))
 
 
-class SpooledSource:
-    """Samples in a temporary file.
-
-    Parameters
-    ----------
-    file : HiddenFile
-        One sample after the other.
-    n_samples : int
-    item_shape : tuple of int
-    dtype : numpy dtype
-    """
-
-    def __init__(self, file: HiddenFile, n_samples: int, item_shape: tuple[int, ...], dtype: DTypeLike) -> None:
-        self._file = file
-        self._n_samples = n_samples
-        self._item_shape = item_shape
-        self._dtype = np.dtype(dtype)
-        self._item_bytes = math.prod(item_shape) * self._dtype.itemsize
-
-    def __len__(self) -> int:
-        return self._n_samples
-
-    @property
-    def item_shape(self) -> tuple[int, ...]:  # noqa: D102
-        return self._item_shape
-
-    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
-        return take_by_runs(index, len(self), self._read, (self._item_shape, self._dtype))
-
-    def _read(self, first: int, out: NDArray[Any]) -> None:
-        self._file.fill(out, first * self._item_bytes)
-
-
-def take_by_runs(
-    index: NDArray[np.int64],
-    n_samples: int,
-    read: Callable[[int, NDArray[Any]], None],
-    like: tuple[tuple[int, ...], np.dtype[Any]],
-) -> NDArray[Any]:
-    """Samples in any order, by reading runs of neighbours from first to last.
-
-    Parameters
-    ----------
-    index : array of int
-    n_samples : int
-        How many there are.
-    read : callable
-        ``read(first, out)`` fills ``out`` with the samples from number ``first`` on.
-    like : (item_shape, dtype)
-    """
-    index = np.asarray(index, dtype=np.int64)
-    if index.size and not -n_samples <= index.min() <= index.max() < n_samples:
-        raise IndexError(f"There are {n_samples} samples, asked for number {index.max()}.")
-    wanted, places = np.unique(np.where(index < 0, index + n_samples, index), return_inverse=True)
-    item_shape, dtype = like
-    out = np.empty((len(wanted), *item_shape), dtype=dtype)
-    edges = [*np.flatnonzero(np.diff(wanted, prepend=-2) != 1).tolist(), len(wanted)]
-    for start, end in pairwise(edges):
-        read(int(wanted[start]), out[start:end])
-    in_order = len(wanted) == len(index) and bool((places == np.arange(len(places))).all())
-    return out if in_order else out[places]
-
-
-class Spool:
-    """Takes in blocks of samples and becomes a source.
-
-    Parameters
-    ----------
-    item_shape : tuple of int
-    dtype : numpy dtype
-    """
-
-    def __init__(self, item_shape: tuple[int, ...], dtype: DTypeLike) -> None:
-        self._item_shape = item_shape
-        self._dtype = np.dtype(dtype)
-        self._blocks: list[NDArray[Any]] = []
-        self._n_bytes = 0
-        self._n_samples = 0
-        self._file: HiddenFile | None = None
-
-    def add(self, block: NDArray[Any]) -> None:
-        """Take in some samples, (m, *item_shape)."""
-        block = np.ascontiguousarray(block, dtype=self._dtype)
-        self._n_samples += len(block)
-        self._n_bytes += block.nbytes
-        self._blocks.append(block)
-        if self._file is not None or self._n_bytes > MEMORY_BYTES:
-            self._write_out()
-
-    def finish(self) -> Source:
-        """All samples that came, as a source."""
-        if self._file is not None:
-            return SpooledSource(self._file, self._n_samples, self._item_shape, self._dtype)
-        values = np.empty((self._n_samples, *self._item_shape), dtype=self._dtype)
-        first = 0
-        self._blocks.reverse()
-        while self._blocks:  # a block is let go as soon as it is copied: never is there twice as much
-            block = self._blocks.pop()
-            values[first : first + len(block)] = block
-            first += len(block)
-        return ArraySource(values)
-
-    def _write_out(self) -> None:
-        try:
-            self._file = self._file or HiddenFile()
-            self._blocks.reverse()
-            while self._blocks:
-                self._file.append(self._blocks.pop())
-        except OSError as error:
-            raise _no_room(error, self._n_bytes) from error
-
-
 def spooled(blocks: Iterable[NDArray[Any]], item_shape: tuple[int, ...], dtype: DTypeLike) -> Source:
-    """Blocks of samples as a source."""
-    spool = Spool(item_shape, dtype)
+    """Blocks of samples, (m, *item_shape) each, as a source."""
+    kept: list[NDArray[Any]] = []
+    stored: SpooledSource | None = None
+    n_bytes = 0
     for block in blocks:
-        spool.add(block)
-    return spool.finish()
+        kept.append(np.ascontiguousarray(block, dtype=dtype))
+        n_bytes += kept[-1].nbytes
+        if n_bytes > MEMORY_BYTES:
+            try:
+                if stored is None:
+                    stored = SpooledSource(item_shape, dtype)
+                while kept:
+                    stored.append(kept.pop(0))
+            except OSError as error:
+                raise _no_room(error, n_bytes) from error
+    if stored is not None:
+        return stored
+    values = np.empty((sum(map(len, kept)), *item_shape), dtype=dtype)
+    first = 0
+    while kept:  # a block is let go as soon as it is copied: never is there twice as much
+        block = kept.pop(0)
+        values[first : first + len(block)] = block
+        first += len(block)
+    return ArraySource(values)
 
 
-def blocks_of(read: Callable[[int], bytes], n_samples: int, item_shape: tuple[int, ...], dtype: DTypeLike) -> Iterator[Any]:
-    """Cut bytes into blocks of samples as they are read; raises EOFError if it ends too soon."""
-    kind = np.dtype(dtype)
-    item_bytes = math.prod(item_shape) * kind.itemsize
+def spooled_bytes(read: Callable[[int], bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Source:
+    """An array as a source, from a function that reads so many of its bytes; raises EOFError if they end too soon."""
+    item_bytes = math.prod(shape[1:]) * dtype.itemsize
     rows = max(1, BLOCK_BYTES // max(1, item_bytes))
-    for first in range(0, n_samples, rows):
-        n = min(rows, n_samples - first)
-        parts, missing = [], n * item_bytes
-        while missing:
-            part = read(missing)
-            if not part:
-                raise EOFError(f"{missing} bytes are missing")
-            parts.append(part)
-            missing -= len(part)
-        yield np.frombuffer(b"".join(parts), dtype=kind).reshape(n, *item_shape)
+
+    def blocks() -> Iterator[NDArray[Any]]:
+        for first in range(0, shape[0], rows):
+            n = min(rows, shape[0] - first)
+            content = read(n * item_bytes)
+            if len(content) < n * item_bytes:
+                raise EOFError(f"{n * item_bytes - len(content)} bytes are missing")
+            yield np.frombuffer(content, dtype).reshape(n, *shape[1:])
+
+    return spooled(blocks(), shape[1:], dtype.newbyteorder("="))
 
 
 def _bytes_of(values: NDArray[Any]) -> memoryview:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from diva.data.formats.messages import did_you_mean, listed
-from diva.data.formats.spool import BLOCK_BYTES, Spool
+from diva.data.formats.spool import BLOCK_BYTES, spooled
 from diva.data.sources import LoadedData, Source
 from diva.exceptions import DataError, NoSamplesError
 
@@ -27,8 +28,7 @@ HEAD_BYTES = 1 << 20  # of a CSV file, to see what its columns are
 MISSING = ("", "NA", "N/A", "null", "NULL")
 READ_BUFFER = 1 << 16
 SMALL = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")  # what float32 holds without rounding
-
-Where = Callable[[int], str]
+INDEX_NAME = re.compile(r"(__index_level_\d+__)?")  # of a column with the numbers or names that pandas or R give to rows
 
 
 @dataclass(frozen=True)
@@ -38,49 +38,41 @@ class Table:
     name: str  # as people know it, for messages
     schema: Any
     batches: Callable[[list[str]], Iterator[Any]]  # ``batches(names)`` iterates over record batches with these columns
-    where: Where = "row {}".format  # ``where(row)`` says where a row is, as "row 3" or "line 5"
+    where: Callable[[int], str] = "row {}".format  # ``where(row)`` says where a row is, as "row 3" or "line 5"
 
 
 def read_table(table: Table, columns: Sequence[str] | None = None, label_column: str | None = None) -> LoadedData:
-    """Numeric columns of a table as rows, in bounded memory.
-
-    Parameters
-    ----------
-    table : Table
-    columns : sequence of str, optional
-        Which to take, in this order; by default all but the labels.
-    label_column : str, optional
-    """
+    """Numeric columns of a table as rows, in bounded memory; by default all columns but that of the labels."""
     names = choose_columns(table, columns, label_column)
     types = [table.schema.field(name).type for name in names]
     _check_numeric(table, names, types)
     dtype = common_dtype([_numpy_dtype(kind) for kind in types])
-    spool: Spool | None = None
-    widths: list[int] = []
-    labels: list[NDArray[Any]] = []
-    n_rows = 0
     wanted = names if label_column is None or label_column in names else [*names, label_column]
-    for batch in table.batches(wanted):
-        if not batch.num_rows:
-            continue
-        columns_now = [batch.column(batch.schema.get_field_index(name)) for name in names]
-        if spool is None:
-            widths = [_width(column) for column in columns_now]
-            if sum(widths) == 0:
-                raise DataError(f"Expected numbers in {table.name}, got lists without any.")
-            spool = Spool((sum(widths),), dtype)
-        spool.add(_block(table, names, columns_now, widths, dtype, n_rows))
-        if label_column is not None:
-            labels.append(_labels(table, batch.column(batch.schema.get_field_index(label_column)), label_column, n_rows))
-        n_rows += batch.num_rows
-    if spool is None:
-        raise NoSamplesError(f"Expected samples in {table.name}, got a table without rows.")
+    batches = (batch for batch in table.batches(wanted) if batch.num_rows)
+    head = next(batches, None)
+    if head is None:
+        raise _no_rows(table.name)
+    widths = [_width(head.column(name)) for name in names]
+    if sum(widths) == 0:
+        raise DataError(f"Expected numbers in {table.name}, got lists without any.")
+    labels: list[NDArray[Any]] = []
+
+    def blocks() -> Iterator[NDArray[Any]]:
+        n_rows = 0
+        for batch in chain([head], batches):
+            block = _block(table, names, [batch.column(name) for name in names], widths, dtype, n_rows)
+            if label_column is not None:
+                labels.append(_labels(table, batch.column(label_column), label_column, n_rows))
+            n_rows += batch.num_rows
+            yield block
+
+    source = spooled(blocks(), (sum(widths),), dtype)
     pa.default_memory_pool().release_unused()  # it would keep what it needed for reading
     feature_names = tuple(
         name if width == 1 else f"{name}[{i}]" for name, width in zip(names, widths, strict=True) for i in range(width)
     )
     found = np.concatenate(labels) if labels else None
-    return LoadedData(spool.finish(), found, feature_names=feature_names, columns=tuple(names))
+    return LoadedData(source, found, feature_names=feature_names, columns=tuple(names))
 
 
 def choose_columns(table: Table, columns: Sequence[str] | None, label_column: str | None) -> list[str]:
@@ -96,17 +88,13 @@ def choose_columns(table: Table, columns: Sequence[str] | None, label_column: st
             raise DataError(
                 f"Expected a column {name!r} in {table.name}, which has {listed(there)}.{did_you_mean(name, there)}"
             )
-    chosen = [name for name in there if name != label_column and not is_index(name)] if columns is None else list(columns)
-    if not chosen:
+    if columns is None:
+        columns = [name for name in there if name != label_column and not INDEX_NAME.fullmatch(name)]
+    if not columns:
         raise DataError(f"Expected columns of numbers in {table.name}, got none. Choose some with --columns.")
-    if len(set(chosen)) < len(chosen):
-        raise DataError(f"Expected every column once, got {listed(chosen)}. Leave out what comes again.")
-    return chosen
-
-
-def is_index(name: str) -> bool:
-    """Whether a column holds the numbers or names that pandas or R give to rows."""
-    return name == "" or re.fullmatch(r"__index_level_\d+__", name) is not None
+    if len(set(columns)) < len(columns):
+        raise DataError(f"Expected every column once, got {listed(columns)}. Leave out what comes again.")
+    return list(columns)
 
 
 def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
@@ -121,13 +109,7 @@ def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
 
 
 def parquet_table(path: Path, parts: Sequence[Path]) -> Table:
-    """One Parquet file, or a folder of parts with the same columns.
-
-    Raises
-    ------
-    DataError
-        If one cannot be read or has other columns.
-    """
+    """One Parquet file, or a folder of parts; raises DataError if one cannot be read or has other columns than the first."""
     schema = None
     for part in parts:
         with _parquet_file(part) as file:
@@ -167,13 +149,7 @@ def _numbers_per_row(schema: Any, names: list[str]) -> int:
 
 
 def csv_table(path: Path, label_column: str | None = None) -> Table:
-    """A CSV or TSV file, compressed or not; with names of the columns in the first line, or without.
-
-    Raises
-    ------
-    DataError
-        If it is empty, cut short, or not a table.
-    """
+    """A CSV or TSV file, compressed or not, with names of the columns in the first line or without; DataError if it is none."""
     head = _head_of(path)
     delimiter = "\t" if ".tsv" in path.name.lower() else _delimiter(head)
     lines = csv.reader(io.StringIO(head), delimiter=delimiter)
@@ -202,8 +178,7 @@ def csv_table(path: Path, label_column: str | None = None) -> Table:
     if len(set(names)) < len(names):
         return Table(str(path), pa.schema([(name, pa.float64()) for name in names]), lambda _: iter(()), where)
     with _told(path, names):
-        guess = open_csv({})
-        seen = guess.read_next_batch()
+        seen = open_csv({}).read_next_batch()
     types = {field.name: _csv_type(field.type, field.name == label_column) for field in seen.schema}
     schema = pa.schema(list(types.items()))
     for name, kind in types.items():  # text among numbers makes text of all: say which it is
@@ -276,10 +251,9 @@ def _told(path: Path, names: list[str]) -> Iterator[None]:
     try:
         yield
     except StopIteration as error:
-        raise NoSamplesError(f"Expected samples in {path}, got a table without rows.") from error
+        raise _no_rows(path) from error
     except (pa.ArrowException, OSError) as error:
-        kind = NoSamplesError if "Empty" in str(error) else DataError
-        raise kind(_in_words(str(error), path, names)) from error
+        raise (_no_rows(path) if "Empty" in str(error) else DataError(_in_words(str(error), path, names))) from error
 
 
 def _in_words(said: str, path: Path, names: list[str]) -> str:
@@ -297,11 +271,13 @@ def _in_words(said: str, path: Path, names: list[str]) -> str:
         )
     if "UTF8" in said or "UTF-8" in said:
         return f"Expected text in UTF-8, got another encoding in {path}. Save it as UTF-8."
-    if "Empty" in said:
-        return f"Expected samples in {path}, got a table without rows."
     if "straddling object" in said:
         return _endless(path)
     return f"{path} is damaged or not a table: it cannot be read to its end. Copy or write it anew."
+
+
+def _no_rows(name: str | Path) -> NoSamplesError:
+    return NoSamplesError(f"Expected samples in {name}, got a table without rows.")
 
 
 def _endless(path: Path) -> str:
@@ -372,8 +348,7 @@ def _numbers(table: Table, name: str, column: Any, width: int, first: int) -> ND
     """One column as numbers, (rows, width)."""
     n = len(column)
     if column.null_count:
-        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-        raise DataError(_missing(table, name, "no value", first + row))
+        raise DataError(_missing(table, name, "no value", first + _first_null(column)))
     if _is_list(column.type):
         lengths = np.full(n, width) if pa.types.is_fixed_size_list(column.type) else pc.list_value_length(column).to_numpy()
         if (lengths != width).any():
@@ -384,8 +359,7 @@ def _numbers(table: Table, name: str, column: Any, width: int, first: int) -> ND
             )
         column = column.flatten()
         if column.null_count:
-            row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False))) // width
-            raise DataError(_missing(table, name, "no value", first + row))
+            raise DataError(_missing(table, name, "no value", first + _first_null(column) // width))
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
@@ -399,12 +373,14 @@ def _missing(table: Table, name: str, what: str, row: int) -> str:
     )
 
 
+def _first_null(column: Any) -> int:
+    return int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+
+
 def _labels(table: Table, column: Any, name: str, first: int) -> NDArray[Any]:
     if column.null_count:
-        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-        raise DataError(
-            f"Expected a label in every row of column {name!r} of {table.name}, got none in {table.where(first + row)}."
-        )
+        where = table.where(first + _first_null(column))
+        raise DataError(f"Expected a label in every row of column {name!r} of {table.name}, got none in {where}.")
     if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
         values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
         return values

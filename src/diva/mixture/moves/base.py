@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from diva.mixture.bound import elbo
-from diva.mixture.local import Observer
+from diva.mixture.local import LocalStep
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats, add_up
 
@@ -112,38 +112,35 @@ class MoveMemory:
         self._mass_when_rejected[key] = mass
 
 
-class Candidate(Protocol):
+class Candidate:
     """Something a study has learnt enough about to propose."""
 
-    key: Key
-    """Under which its cool-down is kept."""
-    touches: frozenset[int]
-    """Ids of the components whose responsibilities it would change: it is stale once another move changed one of them."""
+    key: Key  # under which its cool-down is kept
+    touches: frozenset[int]  # ids whose responsibilities it would change: it is stale once another move changed one of them
 
     def proposal(self, state: MixtureState) -> Proposal | None:
         """Build the proposal on the state as it is now; None if there is no room for it."""
-        ...
+        raise NotImplementedError
 
     def accepted(self, record: MoveRecord) -> None:
         """Take note that the proposal was accepted."""
-        ...
 
 
-class Study(Observer, Protocol):
-    """One move's work during one lap: it watches every batch, then proposes."""
+class Study:
+    """One move's work during one lap: it watches every batch, if it has to, then proposes."""
 
-    @property
-    def busy(self) -> bool:
-        """Whether there is anything to learn from another lap."""
-        ...
+    precise = False  # whether it needs to observe in float64
+    busy = False  # whether there is anything to learn from another lap
 
-    def end_batch(self) -> None:
-        """Note that the chunks observed since the last call were one batch."""
-        ...
+    def begin_batch(self) -> None:
+        """Note that what is observed from now on is of another batch."""
+
+    def observe(self, step: LocalStep) -> None:
+        """Take in one chunk."""
 
     def end_lap(self) -> Sequence[Candidate]:
         """Return the candidates, the most promising first."""
-        ...
+        raise NotImplementedError
 
 
 class Move(Protocol):

@@ -12,7 +12,7 @@ from torch import Tensor
 from diva.mixture.bound import joining_gains
 from diva.mixture.gaussian import GaussianFamily, Linear
 from diva.mixture.local import FLOAT32_AMPLIFICATION, LocalStep, exp_of_log
-from diva.mixture.moves.base import Candidate, Edit, Key, MoveMemory, MoveRecord, Proposal, x_log_x
+from diva.mixture.moves.base import Candidate, Edit, MoveMemory, MoveRecord, Proposal, Study, x_log_x
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats, concat
 from diva.mixture.sticks import expected_log_weights, stick_posterior
@@ -95,34 +95,27 @@ def create(
 
     If part of k's mass is past, a child made of that past takes part: new data choose between the old component and fresh ones.
     """
-    family, alpha = state.family, state.alpha
+    family = state.family
     z, weights = z.double(), weights.double()
-    features = family.features(z)
     anchored = float(state.past.counts[k]) > options.min_mass
-    anchor = state.past[k] if anchored else None
-
+    anchor = state.past[k] if anchored else family.empty()
+    samples = _Samples(family, state.alpha, family.features(z), weights, anchor)
     resp = _seed(z, weights, options.n_fresh, rng)
     if anchored:
         resp = torch.cat([resp.new_zeros(len(resp), 1), resp], dim=1)
-    stats = _restricted_steps(family, alpha, features, weights, resp, anchor, options.n_steps)[0]
-    stats = _fold_small(stats, options.min_mass)
+    stats = _fold_small(samples.restricted_steps(resp, options.n_steps), options.min_mass)
     if len(stats) > 1:
-        resp, _ = _responsibilities(family, alpha, features, stats)
-        resp = _join_siblings(family, alpha, features, weights, resp, anchor)
+        resp = samples.joined_siblings(samples.responsibilities(stats))
         if resp.shape[1] > 1:
-            stats, resp = _restricted_steps(family, alpha, features, weights, resp, anchor, 2)
-            stats = _fold_small(stats, options.min_mass)
+            stats = _fold_small(samples.restricted_steps(resp, 2), options.min_mass)
     if len(stats) < 2:
         return None
     # the samples stand for all of the component's present data
     present = float(state.total.counts[k] - state.past.counts[k])
-    own = stats if anchor is None else stats - _padded(anchor, len(stats))
-    stats = own * (present / float(weights.sum()))
-    if anchor is not None:
-        stats = stats + _padded(anchor, len(stats))
-    _, scores = _responsibilities(family, alpha, features[:1], stats)
+    past = _padded(anchor, len(stats))
+    stats = (stats - past) * (present / float(weights.sum())) + past
     heir = 0 if anchored else int(stats.counts.argmax())
-    return Children(scores, stats.counts, heir, precise=family.amplification(stats) > FLOAT32_AMPLIFICATION)
+    return Children(samples.scores(stats), stats.counts, heir, precise=family.amplification(stats) > FLOAT32_AMPLIFICATION)
 
 
 def _seed(z: Tensor, weights: Tensor, n_fresh: int, rng: np.random.Generator) -> Tensor:
@@ -147,42 +140,7 @@ def _seed(z: Tensor, weights: Tensor, n_fresh: int, rng: np.random.Generator) ->
 
 
 def _padded(anchor: SuffStats, n_components: int) -> SuffStats:
-    return concat([anchor, anchor.zeros(n_components - 1)]) if n_components > 1 else anchor
-
-
-def _summarize(family: GaussianFamily, features: Tensor, weights: Tensor, resp: Tensor, anchor: SuffStats | None) -> SuffStats:
-    """Statistics of the samples, entropy left out: only differences of it matter here, and only when siblings are joined."""
-    weighted = resp * weights.unsqueeze(1)
-    counts = weighted.sum(0)
-    stats = family.stats(counts, weighted.T @ features, torch.zeros_like(counts))
-    return stats if anchor is None else stats + _padded(anchor, len(stats))
-
-
-def _responsibilities(family: GaussianFamily, alpha: float, features: Tensor, stats: SuffStats) -> tuple[Tensor, Linear]:
-    coef, offset = family.expected_log_likelihood(stats)
-    scores = Linear(coef, offset + expected_log_weights(*stick_posterior(stats.counts, alpha)))
-    return torch.softmax(torch.addmm(scores.offset, features, scores.coef), dim=1), scores
-
-
-def _restricted_steps(
-    family: GaussianFamily,
-    alpha: float,
-    features: Tensor,
-    weights: Tensor,
-    resp: Tensor,
-    anchor: SuffStats | None,
-    n_steps: int,
-) -> tuple[SuffStats, Tensor]:
-    """Variational steps on the collected samples alone, until they hardly move any more."""
-    stats = _summarize(family, features, weights, resp, anchor)
-    settled = 0.005 * float(weights.sum())
-    for _ in range(n_steps):
-        before = stats.counts
-        resp, _ = _responsibilities(family, alpha, features, stats)
-        stats = _summarize(family, features, weights, resp, anchor)
-        if float((stats.counts - before).abs().max()) < settled:
-            break
-    return stats, resp
+    return concat([anchor, anchor.zeros(n_components - 1)])
 
 
 def _fold_small(stats: SuffStats, min_mass: float) -> SuffStats:
@@ -192,24 +150,57 @@ def _fold_small(stats: SuffStats, min_mass: float) -> SuffStats:
     return stats[torch.nonzero(keep).squeeze(1)]
 
 
-def _join_siblings(
-    family: GaussianFamily, alpha: float, features: Tensor, weights: Tensor, resp: Tensor, anchor: SuffStats | None
-) -> Tensor:
-    """Join the pair of children that raises the samples' bound most, until none does."""
-    while (n_children := resp.shape[1]) > 1:
-        stats = _summarize(family, features, weights, resp, anchor)
-        a, b = torch.triu_indices(n_children, n_children, offset=1, device=resp.device)
-        apart = x_log_x(resp)
-        entropy = weights @ (apart[:, a] + apart[:, b] - x_log_x(resp[:, a] + resp[:, b]))
-        gains = joining_gains(family, alpha, stats, a, b) + entropy
-        best = int(gains.argmax())
-        if gains[best] <= 0:
-            break
-        first, second = int(a[best]), int(b[best])
-        resp = resp.clone()
-        resp[:, first] += resp[:, second]
-        resp = torch.cat([resp[:, :second], resp[:, second + 1 :]], dim=1)
-    return resp
+@dataclass(frozen=True)
+class _Samples:
+    """What was collected for a component, and the variational inference restricted to it."""
+
+    family: GaussianFamily
+    alpha: float
+    features: Tensor  # (n, F)
+    weights: Tensor  # (n,)
+    anchor: SuffStats  # what the first child has seen before
+
+    def stats(self, resp: Tensor) -> SuffStats:
+        """Statistics of the children, entropy left out: only differences of it matter here, and only to join siblings."""
+        weighted = resp * self.weights.unsqueeze(1)
+        counts = weighted.sum(0)
+        own = self.family.stats(counts, weighted.T @ self.features, torch.zeros_like(counts))
+        return own + _padded(self.anchor, len(own))
+
+    def scores(self, stats: SuffStats) -> Linear:
+        coef, offset = self.family.expected_log_likelihood(stats)
+        return Linear(coef, offset + expected_log_weights(*stick_posterior(stats.counts, self.alpha)))
+
+    def responsibilities(self, stats: SuffStats) -> Tensor:
+        coef, offset = self.scores(stats)
+        return torch.softmax(torch.addmm(offset, self.features, coef), dim=1)
+
+    def restricted_steps(self, resp: Tensor, n_steps: int) -> SuffStats:
+        """Variational steps on the collected samples alone, until they hardly move any more."""
+        stats = self.stats(resp)
+        settled = 0.005 * float(self.weights.sum())
+        for _ in range(n_steps):
+            before = stats.counts
+            stats = self.stats(self.responsibilities(stats))
+            if float((stats.counts - before).abs().max()) < settled:
+                break
+        return stats
+
+    def joined_siblings(self, resp: Tensor) -> Tensor:
+        """Join the pair of children that raises the samples' bound most, until none does."""
+        while (n_children := resp.shape[1]) > 1:
+            a, b = torch.triu_indices(n_children, n_children, offset=1, device=resp.device)
+            apart = x_log_x(resp)
+            entropy = self.weights @ (apart[:, a] + apart[:, b] - x_log_x(resp[:, a] + resp[:, b]))
+            gains = joining_gains(self.family, self.alpha, self.stats(resp), a, b) + entropy
+            best = int(gains.argmax())
+            if gains[best] <= 0:
+                break
+            first, second = int(a[best]), int(b[best])
+            resp = resp.clone()
+            resp[:, first] += resp[:, second]
+            resp = torch.cat([resp[:, :second], resp[:, second + 1 :]], dim=1)
+        return resp
 
 
 class _Samplers:
@@ -252,14 +243,14 @@ class _Samplers:
         return self._all(j) if sum(len(z) for z, _ in self._found[j]) > 1 else None
 
 
-class _Adoption:
+class _Adoption(Candidate):
     """Children waiting for adoption: what they would take from the parent, batch by batch."""
 
     def __init__(
         self, state: MixtureState, k: int, children: Children, options: Birth, memory: MoveMemory, rng: np.random.Generator
     ) -> None:
         self._parent = state.ids[k]
-        self.key: Key = ("birth", self._parent)
+        self.key = ("birth", self._parent)
         self.touches = frozenset([self._parent])
         self.precise = children.precise
         self._k, self._family, self._memory = k, state.family, memory
@@ -268,12 +259,11 @@ class _Adoption:
         self._n_children = len(children)
         self._scores = Linear(children.scores.coef[:, order], children.scores.offset[order])
         self._samplers = _Samplers(options, children.masses[order], rng)
-        self._deltas: list[SuffStats] = []
-        self._current = self._blank()
+        self._deltas: list[SuffStats] = []  # of each batch: what the heir and then each other child gains
 
-    def _blank(self) -> SuffStats:
-        """Delta of the heir, then of each other child."""
-        return self._family.empty(self._n_children)
+    def begin_batch(self) -> None:
+        """Start from nothing."""
+        self._deltas.append(self._family.empty(self._n_children))
 
     def observe(self, step: LocalStep) -> None:
         """Split the parent's responsibilities among the children."""
@@ -293,14 +283,9 @@ class _Adoption:
         gained = self._family.stats(taken[:, 1:].sum(0).double(), products.double(), entropy[1:])
         lost = self._family.empty() - gained.merged()
         lost = SuffStats(lost.counts, lost.sum_z, lost.sum_zz, lost.entropy + split.sum())
-        self._current = self._current + concat([lost, gained])
+        self._deltas[-1] += concat([lost, gained])
         # what the children take is collected at once, so that those that are born can be split in the very next lap
         self._samplers.offer(features[:, : self._family.dim], taken, q * resp.unsqueeze(1) > COLLECT_ABOVE)
-
-    def end_batch(self) -> None:
-        """Close one batch."""
-        self._deltas.append(self._current)
-        self._current = self._blank()
 
     def proposal(self, state: MixtureState) -> Proposal | None:
         """The heir keeps the parent's name and place, the other children join at the end."""
@@ -314,7 +299,9 @@ class _Adoption:
             ids=(*state.ids, *fresh),
             positions=torch.tensor([k, *range(n_old, n_old + len(fresh))]),
         )
-        return Proposal("birth", (self._parent,), (self._parent, *fresh), edit, tuple(self._deltas), self._blank())
+        return Proposal(
+            "birth", (self._parent,), (self._parent, *fresh), edit, tuple(self._deltas), self._family.empty(self._n_children)
+        )
 
     def accepted(self, record: MoveRecord) -> None:
         """Hand the children's samples on."""
@@ -323,7 +310,7 @@ class _Adoption:
                 self._memory.targets[child] = sample
 
 
-class BirthStudy:
+class BirthStudy(Study):
     """Adoption for the children created before this lap, collection for those to be created after it."""
 
     def __init__(
@@ -341,16 +328,13 @@ class BirthStudy:
         self._columns = torch.tensor(wanted, dtype=torch.long, device=state.total.counts.device)
         present = state.total.counts - state.past.counts if state.memo else torch.ones_like(state.total.counts)
         self._samplers = _Samplers(options, present[self._columns], rng)
+        self.precise = any(adoption.precise for adoption in adoptions)
+        self.busy = bool(adoptions) or bool(wanted)
 
-    @property
-    def precise(self) -> bool:
-        """Whether one of the children is too tight for float32."""
-        return any(adoption.precise for adoption in self._adoptions)
-
-    @property
-    def busy(self) -> bool:
-        """Whether children wait for adoption or components for collection."""
-        return bool(self._adoptions) or bool(self._wanted)
+    def begin_batch(self) -> None:
+        """Start from nothing."""
+        for adoption in self._adoptions:
+            adoption.begin_batch()
 
     def observe(self, step: LocalStep) -> None:
         """Let children adopt, and draw samples of the components wanted."""
@@ -359,11 +343,6 @@ class BirthStudy:
         if self._wanted:
             resp = step.resp[:, self._columns]
             self._samplers.offer(step.features[:, : self._dim], step.weighted(resp), resp > COLLECT_ABOVE)
-
-    def end_batch(self) -> None:
-        """Close one batch."""
-        for adoption in self._adoptions:
-            adoption.end_batch()
 
     def end_lap(self) -> Sequence[Candidate]:
         """Hand the collected samples on and return the births that can now be judged."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from diva.mixture.local import MEMBER_ABOVE, LocalStep, exp_of_log
-from diva.mixture.moves.base import Candidate, Key, MoveMemory, MoveRecord, Proposal, joint_entropy_floor, x_log_x
+from diva.mixture.moves.base import Candidate, MoveMemory, Proposal, Study, joint_entropy_floor, x_log_x
 from diva.mixture.moves.merge import joining_proposal
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats, add_up, concat
@@ -57,21 +57,19 @@ class Delete:
         return DeleteStudy(state, deletions[: self.max_considered])
 
 
-class DeleteStudy:
+class DeleteStudy(Study):
     """Adds up what each neighbour would receive."""
 
     def __init__(self, state: MixtureState, deletions: list[_Deletion]) -> None:
-        self._deletions = deletions
+        self._deletions, self.busy = deletions, bool(deletions)
         device = state.total.counts.device
         self._gone = torch.tensor([d.gone for d in deletions], dtype=torch.long, device=device)
         self._heirs = torch.tensor([d.neighbours[0] for d in deletions], dtype=torch.long, device=device)
 
-    precise = False
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is a component to consider."""
-        return bool(self._deletions)
+    def begin_batch(self) -> None:
+        """Start from nothing."""
+        for deletion in self._deletions:
+            deletion.begin_batch()
 
     def observe(self, step: LocalStep) -> None:
         """Share out one chunk."""
@@ -85,30 +83,25 @@ class DeleteStudy:
         for deletion, change in zip(self._deletions, entropy, strict=True):
             deletion.observe(step, change)
 
-    def end_batch(self) -> None:
-        """Close one batch."""
-        for deletion in self._deletions:
-            deletion.end_batch()
-
     def end_lap(self) -> Sequence[Candidate]:
         """Return the components considered, the cheapest first."""
         return self._deletions
 
 
-class _Deletion:
+class _Deletion(Candidate):
     """One component, its neighbours (the heir first), and what they would receive batch by batch."""
 
     def __init__(self, state: MixtureState, gone: int, neighbours: list[int]) -> None:
-        self.key: Key = ("delete", state.ids[gone])
+        self.key = ("delete", state.ids[gone])
         self.gone, self.neighbours = gone, neighbours
         self._ids = [state.ids[j] for j in neighbours]
         self.touches = frozenset([state.ids[gone], *self._ids])
         self._family = state.family
         self._deltas: list[SuffStats] = []
-        self._current = self._blank()
 
-    def _blank(self) -> SuffStats:
-        return self._family.empty(len(self.neighbours))
+    def begin_batch(self) -> None:
+        """Start from nothing."""
+        self._deltas.append(self._family.empty(len(self.neighbours)))
 
     def observe(self, step: LocalStep, heir_entropy: Tensor) -> None:
         """Share out the codes the component does hold, in proportion to the neighbours' responsibilities.
@@ -128,23 +121,15 @@ class _Deletion:
         )
         given = self._family.empty() - gained.merged()  # the heir was credited with everything
         delta = concat([given, gained])
-        self._current = self._current + SuffStats(delta.counts, delta.sum_z, delta.sum_zz, entropy)
-
-    def end_batch(self) -> None:
-        """Close one batch."""
-        self._deltas.append(self._current)
-        self._current = self._blank()
+        self._deltas[-1] += SuffStats(delta.counts, delta.sum_z, delta.sum_zz, entropy)
 
     def proposal(self, state: MixtureState) -> Proposal:
         """Hand everything to the heir, then correct by what the others take."""
         gone, (heir, *others) = state.position(self.key[1]), (state.position(i) for i in self._ids)
-        past = self._blank()
-        past.entropy[0] = joint_entropy_floor(state.past, heir, gone)  # this blank is nobody else's
+        past = self._family.empty(len(self.neighbours))
+        past.entropy[0] = joint_entropy_floor(state.past, heir, gone)
         received = add_up(self._deltas).counts.clone()  # of the heir: less what the others take of the whole
         received[0] += state.total.counts[gone]
         takers = [self._ids[j] for j in received.argsort(descending=True).tolist() if received[j] >= TAKES * received.sum()]
         proposal = joining_proposal("delete", state, heir, gone, tuple(self._deltas), past, others)
         return replace(proposal, parents=(self.key[1],), children=tuple(takers))
-
-    def accepted(self, record: MoveRecord) -> None:
-        """Nothing is left to do."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from diva.mixture.bound import joining_gains
 from diva.mixture.local import LocalStep
-from diva.mixture.moves.base import Candidate, Edit, Key, MoveMemory, MoveRecord, Proposal, joint_entropy_floor, x_log_x
+from diva.mixture.moves.base import Candidate, Edit, Key, MoveMemory, Proposal, Study, joint_entropy_floor, x_log_x
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
 
@@ -60,33 +60,25 @@ def _key(first: int, second: int) -> Key:
     return ("merge", min(first, second), max(first, second))
 
 
-class MergeStudy:
+class MergeStudy(Study):
     """Gathers the joint entropy of the chosen pairs, the one thing their gain needs from data."""
 
     def __init__(self, state: MixtureState, pairs: list[tuple[int, int]]) -> None:
         self._ids = [(state.ids[i], state.ids[j]) for i, j in pairs]
         self._a, self._b = torch.tensor(pairs, dtype=torch.long, device=state.total.counts.device).view(-1, 2).T
-        self._deltas: list[Tensor] = []
-        self._current = torch.zeros(len(pairs), dtype=torch.float64, device=self._a.device)
+        self._deltas: list[Tensor] = []  # (P,) of each batch
+        self.busy = bool(pairs)
 
-    precise = False
-
-    @property
-    def busy(self) -> bool:
-        """Whether there is a pair to look at."""
-        return bool(self._ids)
+    def begin_batch(self) -> None:
+        """Start from nothing."""
+        self._deltas.append(torch.zeros(len(self._ids), dtype=torch.float64, device=self._a.device))
 
     def observe(self, step: LocalStep) -> None:
         """Add up joint minus separate entropies."""
         if self._ids:
             apart = step.neg_entropy
             together = x_log_x(step.resp[:, self._a] + step.resp[:, self._b])
-            self._current += step.weighted(apart[:, self._a] + apart[:, self._b] - together).sum(0)
-
-    def end_batch(self) -> None:
-        """Close one batch."""
-        self._deltas.append(self._current)
-        self._current = torch.zeros_like(self._current)
+            self._deltas[-1] += step.weighted(apart[:, self._a] + apart[:, self._b] - together).sum(0)
 
     def end_lap(self) -> Sequence[Candidate]:
         """Return every pair, best first."""
@@ -94,7 +86,7 @@ class MergeStudy:
         return [_Pair(a, b, entropies[p]) for p, (a, b) in enumerate(self._ids)]
 
 
-class _Pair:
+class _Pair(Candidate):
     """Two components and, for each batch, what joining them does to the entropy."""
 
     def __init__(self, first: int, second: int, entropy_deltas: Tensor) -> None:
@@ -113,9 +105,6 @@ class _Pair:
             tuple(_entropy_only(state, e) for e in self._entropy_deltas),
             _entropy_only(state, torch.tensor(floor, dtype=torch.float64)),
         )
-
-    def accepted(self, record: MoveRecord) -> None:
-        """Nothing is left to do."""
 
 
 def _entropy_only(state: MixtureState, entropy: Tensor) -> SuffStats:

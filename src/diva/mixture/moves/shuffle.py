@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from diva.mixture.local import LocalStep
-from diva.mixture.moves.base import Candidate, Edit, Key, MoveMemory, MoveRecord, Proposal
+from diva.mixture.moves.base import Candidate, Edit, MoveMemory, Proposal, Study
 from diva.mixture.state import MixtureState
 
 
@@ -22,25 +21,17 @@ class Shuffle:
         return ShuffleStudy()
 
 
-class ShuffleStudy:
+class ShuffleStudy(Study):
     """Looks at no data."""
-
-    busy = precise = False
-
-    def observe(self, step: LocalStep) -> None:
-        """Nothing to observe."""
-
-    def end_batch(self) -> None:
-        """Nothing to close."""
 
     def end_lap(self) -> Sequence[Candidate]:
         """Propose the order by mass."""
         return [_Order()]
 
 
-class _Order:
-    key: Key = ("shuffle",)
-    touches: frozenset[int] = frozenset()
+class _Order(Candidate):
+    key = ("shuffle",)
+    touches = frozenset()
 
     def proposal(self, state: MixtureState) -> Proposal | None:
         if bool((state.total.counts.diff() <= 0).all()):
@@ -48,6 +39,3 @@ class _Order:
         same = Edit(torch.arange(state.n_components), state.ids, torch.empty(0, dtype=torch.long))
         nothing = state.family.empty(0)
         return Proposal("shuffle", (), (), same, tuple(nothing for _ in state.memo), nothing)
-
-    def accepted(self, record: MoveRecord) -> None:
-        """Nothing is left to do."""

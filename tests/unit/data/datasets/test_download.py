@@ -8,8 +8,7 @@ import pytest
 
 from diva.data import get_dataset
 from diva.data.datasets.download import download_file
-from diva.data.datasets.info import RemoteFile, checksum
-from diva.data.datasets.registry import REGISTRY
+from diva.data.datasets.registry import REGISTRY, DataFile
 from diva.exceptions import DownloadError
 
 CONTENT = np.random.default_rng(0).bytes(700_000)
@@ -70,7 +69,7 @@ def site():
 
 
 def remote(site, **known):
-    return RemoteFile(f"{site.address}/file.bin", "file.bin", **known)
+    return DataFile("file.bin", f"{site.address}/file.bin", **known)
 
 
 def test_download_with_progress(site, tmp_path):
@@ -166,7 +165,7 @@ def test_missing_on_the_server(site, tmp_path):
 
 def test_no_server(tmp_path):
     with pytest.raises(DownloadError, match=r"no connection .* save http://127.0.0.1:9/file.bin as "):
-        download_file(RemoteFile("http://127.0.0.1:9/file.bin", "file.bin"), tmp_path / "file.bin")
+        download_file(DataFile("file.bin", "http://127.0.0.1:9/file.bin"), tmp_path / "file.bin")
 
 
 def test_folder_that_cannot_be_written(site, tmp_path):
@@ -177,7 +176,8 @@ def test_folder_that_cannot_be_written(site, tmp_path):
 
 def test_checksum(tmp_path):
     (tmp_path / "a").write_bytes(CONTENT)
-    assert checksum(tmp_path / "a", "md5") == MD5
+    assert DataFile("a", md5=MD5).difference(tmp_path / "a") is None
+    assert DataFile("a", md5="0" * 32).difference(tmp_path / "a") == f"expected md5 {'0' * 32}, got {MD5}"
 
 
 # --- a whole data set
@@ -188,14 +188,15 @@ def two_files(site, tmp_path, monkeypatch):
     monkeypatch.setenv("DIVA_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("DIVA_DATA", raising=False)
     info = REGISTRY["svhn"]
-    site.files = {f"/{remote.filename}": CONTENT[: 1000 * (i + 1)] for i, remote in enumerate(info.files)}
+    published = info.layouts[0]
+    site.files = {f"/{remote.filename}": CONTENT[: 1000 * (i + 1)] for i, remote in enumerate(published.files)}
     files = tuple(
         replace(
             file, url=f"{site.address}/{file.filename}", md5=hashlib.md5(site.files[f"/{file.filename}"]).hexdigest(), size=size
         )
-        for file, size in zip(info.files, (1000, 2000), strict=True)
+        for file, size in zip(published.files, (1000, 2000), strict=True)
     )
-    monkeypatch.setitem(REGISTRY, "svhn", replace(info, files=files))
+    monkeypatch.setitem(REGISTRY, "svhn", replace(info, layouts=(replace(published, files=files),)))
     return tmp_path / "cache" / "svhn"
 
 

@@ -14,8 +14,7 @@ from sklearn.base import BaseEstimator
 from diva import DIVA
 from diva.data import InputPipeline, Source, SparseSource
 from diva.data.formats import objects
-from diva.data.formats.objects import source_from_object
-from diva.data.formats.sparse import StoredSparseSource
+from diva.data.formats.objects import StoredSparseSource, source_from_object
 from diva.data.validate import open_samples
 from diva.exceptions import DataError
 

@@ -276,11 +276,9 @@ def test_a_spooled_source_is_indexed_like_an_array(data):
     dtype = data.draw(st.sampled_from([np.uint8, np.float32, np.float64]))
     n = data.draw(st.integers(1, 40))
     values = (np.arange(n * np.prod(shape)) % 251).reshape(n, *shape).astype(dtype)
-    store = spool.Spool(shape, dtype)
-    store._file = spool.HiddenFile()
+    source = spool.SpooledSource(shape, dtype)
     for block in np.array_split(values, data.draw(st.integers(1, 5))):
-        store.add(block)
-    source = store.finish()
+        source.append(block)
     index = np.array(data.draw(st.lists(st.integers(-n, n - 1), max_size=60)), dtype=np.int64)
     taken = source.take(index)
     assert taken.dtype == dtype
@@ -293,8 +291,8 @@ def test_neighbours_are_read_at_once(monkeypatch):
     monkeypatch.setattr(spool, "MEMORY_BYTES", 0)
     source = spool.spooled([ROWS], (5,), np.float64)
     lengths = []
-    fill = spool.HiddenFile.fill
-    monkeypatch.setattr(spool.HiddenFile, "fill", lambda file, out, at: lengths.append(len(out)) or fill(file, out, at))
+    read = spool.SpooledSource.read_run
+    monkeypatch.setattr(spool.SpooledSource, "read_run", lambda s, first, out: lengths.append(len(out)) or read(s, first, out))
     source.take(np.array([7, 3, 4, 5, 12, 4, 6]))
     assert lengths == [5, 1]
 
