@@ -43,7 +43,7 @@ from diva.models.incremental import (
     CALIBRATION_SAMPLES,
     course_with_all,
     course_with_new,
-    encoder_statistics,
+    encoder_moments,
     fresh_samples,
     last_mixture,
     make_further_learner,
@@ -405,10 +405,8 @@ class DIVA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Base
         if n_gone and self._stream.doubt is not None:
             doubt = self._stream.doubt.joined(doubt, share)
         self.novelty_threshold_, typical_score = typical_scores(self.mixture_, doubt, codes, n_gone, rng)
-        moments, code_variance = encoder_statistics(self, some, codes, share, rng)
-        self._stream = replace(
-            self._stream, moments=moments, code_variance=code_variance, doubt=doubt, typical_score=typical_score
-        )
+        moments = encoder_moments(self, some, share, rng)
+        self._stream = replace(self._stream, moments=moments, doubt=doubt, typical_score=typical_score)
 
     def _close_batch(
         self, samples: Samples, novel: NDArray[np.bool_] | None, *, learnt: bool, n_seen: int, n_moves: int, started: float

@@ -236,15 +236,9 @@ def typical_scores(
     return float(novel_below), float(median)
 
 
-def encoder_statistics(
-    model: DIVA, samples: Samples, codes: Codes, share: float, rng: np.random.Generator
-) -> tuple[Moments | None, Tensor]:
-    """Moments of features, and variance of codes, that let the encoder learn later; these samples are ``share`` of all."""
-    stream, moments, variance = model._stream, None, codes.log_var.exp().mean(0)
-    if can_rest(model.vae_) and model.adapt is not False:
-        moments = measure_moments(model.vae_, samples, model._device(), rng)
-        if share < 1 and stream.moments is not None:
-            moments = stream.moments.joined(moments, share)
-    if share < 1 and stream.code_variance is not None:
-        variance = share * variance + (1 - share) * stream.code_variance
-    return moments, variance
+def encoder_moments(model: DIVA, samples: Samples, share: float, rng: np.random.Generator) -> Moments | None:
+    """Moments of features that let the encoder learn later; these samples are ``share`` of all."""
+    if not can_rest(model.vae_) or model.adapt is False:
+        return None
+    moments, before = measure_moments(model.vae_, samples, model._device(), rng), model._stream.moments
+    return moments if share == 1 or before is None else before.joined(moments, share)

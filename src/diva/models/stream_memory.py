@@ -113,8 +113,6 @@ class Stream:
         The mixture as it was before the samples that wait: what networks learn is added to that.
     moments : Moments or None
         Of the features of all samples learnt from; None if the encoder is of a user, or should not learn.
-    code_variance : Tensor of shape (D,) or None
-        Of q(z|x), on average.
     doubt : Doubt or None
         How unsure the encoder is of samples it knows.
     typical_score : float
@@ -129,7 +127,6 @@ class Stream:
     window: Window = field(default_factory=Window.empty)
     anchor: DPMixture | None = None
     moments: Moments | None = None
-    code_variance: Tensor | None = None
     doubt: Doubt | None = None
     typical_score: float = 0.0
     records: tuple[BatchRecord, ...] = ()
@@ -155,8 +152,6 @@ class Stream:
         if self.anchor is not None:
             document["anchor"], parts = self.anchor._to_archive()
             tensors |= {f"anchor.{name}": value for name, value in parts.items()}
-        if self.code_variance is not None:
-            tensors["code_variance"] = self.code_variance
         if self.moments is not None:
             tensors["moments.root"] = self.moments.root
         return document, tensors
@@ -194,9 +189,7 @@ class Stream:
             anchor = DPMixture._from_archive(Archive("DPMixture", document["anchor"], inside))
         if (anchor is None) != (len(parts[1][1]) == 0) or (anchor is not None and anchor.n_features_in_ != latent_dim):
             raise ValueError("samples that wait and the mixture before them should come together")
-        moments, variance = None, tensors["code_variance"]
-        if variance.shape != (latent_dim,) or variance.dtype != torch.float32 or not bool((variance > 0).all()):
-            raise ValueError("variances of codes should be positive")
+        moments = None
         if document["moments_rest"] is not None:
             moments = Moments(tensors["moments.root"], float(document["moments_rest"]))
             root = moments.root
@@ -206,4 +199,4 @@ class Stream:
         doubt, typical = record_from_plain(Doubt, document["doubt"]), float(document["typical_score"])
         if not doubt.std > 0 or not math.isfinite(doubt.mean + doubt.std + typical):
             raise ValueError("scores of known samples should be numbers")
-        return cls(*counts, Reservoir(*parts[0]), Window(*parts[1]), anchor, moments, variance, doubt, typical, records)
+        return cls(*counts, Reservoir(*parts[0]), Window(*parts[1]), anchor, moments, doubt, typical, records)
