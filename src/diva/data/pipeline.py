@@ -44,8 +44,7 @@ class Preparation:
         """From principal axes back to features; tf-idf stays, since the lengths of the texts are gone."""
         if self.axes is None or self.mean is None:
             return values
-        back: NDArray[np.float32] = (values @ self.axes.numpy() + self.mean.numpy()).astype(np.float32)
-        return back
+        return np.asarray(values @ self.axes.numpy() + self.mean.numpy(), dtype=np.float32)
 
     def n_features_out(self, n_features: int) -> int:
         """Numbers in a prepared row."""
