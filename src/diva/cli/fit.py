@@ -16,7 +16,7 @@ from diva.cli._options import Columns, ImageSize, Json, Key, LabelColumn, Limit,
 from diva.cli._runs import new_run, replacing
 from diva.cli._sources import SourceSpec, open_spec, specify
 from diva.data import LoadedData
-from diva.data.datasets.info import AS_PUBLISHED
+from diva.data.datasets.registry import AS_PUBLISHED
 from diva.models.base import DeepClusterer
 from diva.report import write_report
 from diva.runs.folder import CHECKPOINT
