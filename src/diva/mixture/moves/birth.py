@@ -26,9 +26,7 @@ class Birth:
 
     n_fresh: int = 5  # components created for each one that is split, before siblings are joined again
     n_collected: int = 1000  # samples collected for each component, at least, if it has so many
-    collected_share: float = (
-        1.0  # chance of a code to be collected: births are planned on this share of the data, at most
-    )
+    collected_share: float = 1.0  # chance of a code to be collected: births are planned on this share of the data, at most
     n_steps: int = 10  # restricted variational steps of the creation, at most
     min_mass: float = 1.0  # children with less mass are folded into their siblings
     max_components: int = 200  # no birth goes beyond so many
