@@ -32,10 +32,17 @@ BENCHMARKS = {
     "page": page.main,
 }
 
-parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-parser.add_argument("names", nargs="*", default=list(BENCHMARKS), help=f"which to run, all by default: {', '.join(BENCHMARKS)}")
-names = parser.parse_args().names
-if unknown := set(names) - set(BENCHMARKS):
-    parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; choose from {', '.join(BENCHMARKS)}")
-for name in names:
-    BENCHMARKS[name]()
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    listed = f"which to run, all by default: {', '.join(BENCHMARKS)}"
+    parser.add_argument("names", nargs="*", default=list(BENCHMARKS), help=listed)
+    names = parser.parse_args().names
+    if unknown := set(names) - set(BENCHMARKS):
+        parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; choose from {', '.join(BENCHMARKS)}")
+    for name in names:
+        BENCHMARKS[name]()
+
+
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ from benchmarks.recording import RESULTS, table
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 ORDER = (
-    *(f"diva_{name}" for name in ("digits", "mnist", "mnist60k", "fashion", "har", "reuters", "paper")),
+    *(f"diva_{name}" for name in ("digits", "mnist", "mnist60k", "fashion", "har", "reuters", "dec", "paper")),
     "diva_ablation",
     "diva_threads",
     "incremental",
@@ -42,8 +42,9 @@ def main() -> None:
         if not path.exists():
             continue
         document = json.loads(path.read_text())
-        facts = ("date", "commit", "processor", "python", "torch", "scikit-learn")
-        lines += ["", f"## {document['title']}", "", ", ".join(f"{k} {document[k]}" for k in facts) + ".", ""]
+        facts = ("date", "commit", "processor", "instructions", "python", "torch", "scikit-learn")
+        known = ", ".join(f"{k} {document[k]}" for k in facts if k in document)
+        lines += ["", f"## {document['title']}", "", f"{known}.", ""]
         if name in DRAWN:
             lines += [f"![{document['title']}](images/{draw(name, document['rows']).name})", ""]
         if name not in TOO_LONG:

@@ -34,6 +34,7 @@ def circumstances() -> Row:
         "date": datetime.now(UTC).date().isoformat(),
         "commit": COMMIT,
         "processor": f"{processor}, {os.cpu_count()} cores",
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "scikit-learn": sklearn.__version__,

@@ -81,7 +81,7 @@ class Drawing:
 def loop() -> None:
     """Encoder, mixture, decoder, and what goes round between them."""
     d = Drawing(860, 400, "The loop: the encoder gives codes, the mixture of the codes is the prior of the encoder")
-    d.box(20, 40, 130, 90, "samples", "and views\nof them", GREY)
+    d.box(20, 40, 130, 90, "samples", "and augmented\nviews of them", GREY)
     d.box(210, 40, 150, 90, "encoder", "q(z|x): a mean\nand a spread", BLUE)
     d.box(440, 40, 130, 90, "codes z", "10 or 16\nnumbers each", BLUE)
     d.box(630, 40, 200, 90, "decoder", "rebuilds the clean sample", BLUE)
@@ -91,7 +91,7 @@ def loop() -> None:
         300,
         120,
         "mixture",
-        "a Dirichlet process of Gaussians:\nbirths, merges and deletions,\neach only if the bound rises",
+        WHAT_THE_MIXTURE_DOES,
         ORANGE,
     )
     d.arrow("M150 85H206")
@@ -116,8 +116,8 @@ def moves() -> None:
     rng = np.random.default_rng(3)
     titles = ("birth", "merge", "deletion")
     notes = (
-        "One component covers two kinds.\nTwo describe the data better.",
-        "Two components share one kind.\nOne describes it as well, for less.",
+        "One component covers two groups.\nTwo describe the data better.",
+        "Two components share one group.\nOne describes it as well, for less.",
         "A component holds scraps of others.\nIts samples go to its neighbours.",
     )
     for i, (title, note) in enumerate(zip(titles, notes, strict=True)):
@@ -151,8 +151,8 @@ def moves() -> None:
 
 
 def views() -> None:
-    """Views wander inside a kind, not between kinds: components become clusters."""
-    d = Drawing(860, 360, "Components that views of samples wander between become one cluster")
+    """Views pass between components of one class, not between classes: components become clusters."""
+    d = Drawing(860, 360, "Components that views of samples pass between become one cluster")
     rng = np.random.default_rng(5)
     angle = rng.uniform(np.pi * 1.05, np.pi * 1.95, 260)
     for offset, found in ((0, False), (430, True)):
@@ -170,22 +170,22 @@ def views() -> None:
         d.arrow(f"M{x} {y}q{dx / 2 - dy / 3:g} {dy / 2 + dx / 3:g} {dx} {dy}")
     d.text(190, 28, "6 components", 16, ORANGE, bold=True)
     d.text(620, 28, "2 clusters", 16, GREEN, bold=True)
-    d.text(190, 320, "Arrows: a view of a sample falls into\nanother component than the sample.", 12)
-    d.text(620, 320, "What views wander between is one kind.\nNothing wanders from the arc to the ball.", 12)
+    d.text(190, 320, "Arrows: an augmented view falls into\nanother component than its sample.", 12)
+    d.text(620, 320, "What views pass between is one cluster.\nNone pass from the arc to the ball.", 12)
     d.save("views.svg")
 
 
 def phases() -> None:
     """What happens over the epochs."""
-    d = Drawing(860, 330, "Phases over the epochs: warm-up, coupled, sharpening, end")
+    d = Drawing(860, 330, "Phases over the epochs: warm-up, coupled, self-training, end")
     left, width = 120, 620
     bounds = [0, 0.2, 2 / 3, 1.0]
-    names = ("warm-up", "coupled", "sharpening")
+    names = ("warm-up", "coupled", "self-training")
     colours = (GREY, ORANGE, GREEN)
     texts = (
-        "learns to see\nthrough views",
+        "learns from\naugmented views",
         "mixture after every epoch;\nit is the prior of the next",
-        "samples whose views agree\nteach the encoder",
+        "the encoder learns\nconfident pseudo-labels",
     )
     for name, colour, text, a, b in zip(names, colours, texts, bounds[:-1], bounds[1:], strict=True):
         x, w = left + a * width, (b - a) * width
@@ -208,7 +208,7 @@ def phases() -> None:
     d.text(left + 0.53 * width, 127, "merges", 12)
     for i, level in enumerate((150, 172, 194, 216)):
         d.add(f'<path d="M{left + width + 30} {level}h48" stroke="{PURPLE}" stroke-width="{6 - i}"/>')
-    d.text(left + 0.83 * width, 175, "clusters are labels\nof the surest samples", 12)
+    d.text(left + 0.83 * width, 175, "samples whose views agree\nget pseudo-labels", 12)
     d.text(left + width / 2, 318, "epochs: one fifth, then about half, then one third", 12, GREY)
     d.save("phases.svg")
 

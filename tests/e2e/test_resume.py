@@ -263,6 +263,7 @@ def undisturbed_with_jury():
     return model
 
 
+@pytest.mark.filterwarnings("ignore::diva.exceptions.ComponentLimitWarning")  # 12 components, to be quick
 @pytest.mark.parametrize("last", [5, 7], ids=["after-the-first-lesson", "after-the-second"])
 def test_a_run_with_a_jury_goes_on(tmp_path, last, undisturbed_with_jury):
     with pytest.raises(Stopped):

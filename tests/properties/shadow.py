@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from diva.mixture.gaussian import GaussianFamily
-from diva.mixture.local import MEMBER_ABOVE, LocalStep, summarize
+from diva.mixture.local import MEMBER_ABOVE, LocalStep, Observer, summarize
 from diva.mixture.moves import MoveRecord
-from diva.mixture.moves.base import Candidate, Study
+from diva.mixture.moves.base import Candidate
 from diva.mixture.stats import SuffStats, add_up
 
 from .helpers import MemoryBlock
@@ -22,7 +22,7 @@ from .helpers import MemoryBlock
 LogResp = dict[int, Tensor]  # component id -> log responsibility for every row
 
 
-class Recorder(Study):
+class Recorder(Observer):
     """Watches visits and keeps the responsibilities of each batch."""
 
     def __init__(self) -> None:

@@ -94,8 +94,6 @@ class MixtureMachine(RuleBasedStateMachine):
 
     def visit(self, number, studies=()):
         recorder = Recorder()
-        for study in (*studies, recorder):
-            study.begin_batch()
         stats = visit(self.state.posterior, self.blocks[number], [*studies, recorder])
         self.shadow.present[number] = Part.of(self.blocks[number], self.state.ids, recorder.batches[0])
         self.rise_to(self.state.revisit(number, stats))

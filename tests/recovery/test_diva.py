@@ -61,19 +61,6 @@ def test_the_tree_can_be_cut():
     assert all(len(np.unique(coarse[model.component_labels_ == k])) <= 1 for k in range(model.n_components_))
 
 
-def test_plain_clusters_of_many_rows():
-    found, accuracy = [], []
-    for seed in SEEDS:
-        rng = np.random.default_rng(seed)
-        truth = rng.integers(4, size=4_100)
-        rows = rng.normal(0, 2, size=(4, 12))[truth] + rng.normal(size=(4_100, 12))
-        model = DIVA(n_epochs=4, hidden_sizes=(32,), random_state=seed).fit(rows)
-        found.append(model.n_clusters_)
-        accuracy.append(Agreement(truth, model.labels_).acc_one_to_one)
-    assert np.median(found) == 4
-    assert np.median(accuracy) > 0.95
-
-
 @pytest.mark.slow
 def test_as_many_epochs_as_it_takes():
     models = [fitted(seed, n_epochs=None) for seed in SEEDS]

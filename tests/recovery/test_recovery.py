@@ -7,6 +7,8 @@ from sklearn.metrics import adjusted_rand_score
 from diva import DPMixture
 from diva.data import make_gaussian_mixture
 
+pytestmark = pytest.mark.quality
+
 
 def simulate(n_components, n_features, n_samples, seed, **options):
     rng = np.random.default_rng(seed)
@@ -16,13 +18,17 @@ def simulate(n_components, n_features, n_samples, seed, **options):
 
 
 @pytest.mark.parametrize("covariance_type", ["diag", "full"])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_finds_twenty_gaussians_of_unequal_weight(covariance_type, seed):
-    truth, x, y = simulate(20, 16, 20_000, seed, rotated=covariance_type == "full")
-    model = DPMixture(covariance_type=covariance_type, random_state=seed).fit(x)
-    assert abs(model.n_components_ - 20) <= 1
-    assert adjusted_rand_score(y, model.labels_) > adjusted_rand_score(y, truth.best_labels(x)) - 0.01
-    assert len(model.history_) <= 15
+def test_finds_twenty_gaussians_of_unequal_weight(covariance_type):
+    off, lost, n_laps = [], [], []
+    for seed in range(3):
+        truth, x, y = simulate(20, 16, 20_000, seed, rotated=covariance_type == "full")
+        model = DPMixture(covariance_type=covariance_type, random_state=seed).fit(x)
+        off.append(abs(model.n_components_ - 20))
+        lost.append(adjusted_rand_score(y, truth.best_labels(x)) - adjusted_rand_score(y, model.labels_))
+        n_laps.append(len(model.history_))
+    assert np.median(off) <= 1
+    assert np.median(lost) < 0.01
+    assert np.median(n_laps) <= 15
 
 
 @pytest.mark.parametrize("covariance_type", ["diag", "full"])

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from diva.exceptions import ComponentLimitWarning
 from diva.models.base import DeepClusterer, describe_terms
-from diva.report.words import duration
+from diva.report.words import count, duration
 from diva.runs.summary import Summary
 from diva.training.state import EpochRecord
 
@@ -30,11 +30,6 @@ output = Console(soft_wrap=False, highlight=False)
 errors = Console(stderr=True, highlight=False)
 BARS = "▁▂▃▄▅▆▇█"
 LONGEST = 30  # sparkline, so that a line fits in 80 columns
-
-
-def is_watched() -> bool:
-    """Whether somebody looks at the terminal; a pipe or a file gets neither bars nor colours."""
-    return errors.is_terminal
 
 
 class _Progress:
@@ -48,7 +43,7 @@ class _Progress:
             TextColumn("{task.fields[said]}", style="dim"),
             console=errors,
             transient=True,
-            disable=not is_watched(),
+            disable=not errors.is_terminal,  # a pipe or a file gets neither bars nor colours
         )
         self._task = self._progress.add_task(description, total=None, said="")
 
@@ -63,17 +58,12 @@ class _Progress:
 class EpochProgress(_Progress):
     """A callback that shows epoch, loss terms, the number of clusters and the last births and merges."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "looking at the data", BarColumn(bar_width=24), TaskProgressColumn(), TimeRemainingColumn(compact=True)
-        )
+    def __init__(self, model: DeepClusterer) -> None:
+        columns = (BarColumn(bar_width=24), TaskProgressColumn(), TimeRemainingColumn(compact=True))
+        super().__init__("looking at the data", *columns)
+        self._model = model  # knows, once it has seen the data, how many epochs there will be
         self._epoch = 0
-        self._model: DeepClusterer | None = None
         self._last_move = ""
-
-    def watch(self, model: DeepClusterer) -> None:
-        """Say whose steps these are: the model knows how many epochs there will be."""
-        self._model = model
 
     def on_step(self, step: int, n_steps: int) -> None:
         """Move the bar."""
@@ -82,15 +72,14 @@ class EpochProgress(_Progress):
             self._task,
             description=f"epoch {self._epoch + 1}" + (": fitting the mixture" if waiting else ""),
             completed=self._epoch + step / n_steps,
-            total=None if self._model is None else self._model.config_.n_epochs,
+            total=self._model.config_.n_epochs,
         )
 
     def __call__(self, _: DeepClusterer, record: EpochRecord) -> None:
         """Note what an epoch did."""
         self._epoch = record.epoch + 1
         moves = {"birth": record.births, "merge": record.merges, "deletion": record.deletes}
-        happened = ", ".join(f"{n} {name}{'s' if n > 1 else ''}" for name, n in moves.items() if n)
-        if happened:
+        if happened := ", ".join(count(n, name) for name, n in moves.items() if n):
             self._last_move = f"{happened} in epoch {self._epoch}"
         self._progress.update(self._task, said=f"{record.phase}  {describe_terms(record)}  {self._last_move}")
 
@@ -121,9 +110,7 @@ def change_of_clusters(event: dict[str, Any]) -> str:
         return f"cluster {after} born"
     if event["event"] == "died":
         return f"cluster {before} died"
-    if event["event"] == "merged":
-        return f"clusters {before} merged into {after}"
-    return f"cluster {before} split into {after}"
+    return f"clusters {before} merged into {after}" if event["event"] == "merged" else f"cluster {before} split into {after}"
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -163,22 +150,17 @@ def _describe_cluster(summary: Summary, number: int) -> dict[str, Any]:
     row: dict[str, Any] = {"cluster": number, "size": int(summary.snapshot.sizes[number])}
     if summary.components is not None:
         row["components"] = list(summary.components.clusters).count(number)
-    confidence = float(summary.snapshot.mean_confidence[number])
-    return row | {"confidence": round(confidence, 4), **_majority(summary, number)}
-
-
-def _majority(summary: Summary, cluster: int) -> dict[str, Any]:
-    if summary.class_names is None:
-        return {}
-    name, share = summary.majority(cluster) or (summary.class_names[0], 0.0)
-    return {"mostly": name, "purity": round(share, 4)}
+    row["confidence"] = round(float(summary.snapshot.mean_confidence[number]), 4)
+    if summary.class_names is not None:
+        name, share = summary.majority(number) or (summary.class_names[0], 0.0)
+        row |= {"mostly": name, "purity": round(share, 4)}
+    return row
 
 
 def show_summary(said: dict[str, Any]) -> None:
     """Print the summary for people."""
     filled = [row for row in said["clusters"] if row["size"]]
-    plural = "" if len(filled) == 1 else "s"
-    title = f"{len(filled)} cluster{plural} in {said['n_samples']:,} samples"
+    title = f"{count(len(filled), 'cluster')} in {said['n_samples']:,} samples"
     table = Table(title=title, title_justify="left", box=None)
     largest = max(row["size"] for row in filled)
     formats = {"cluster": "{}", "size": "{:,}", "": "[cyan]{}[/]", "components": "{}", "confidence": "{:.2f}"}
@@ -222,5 +204,5 @@ def keeping_limits(kept: list[str]) -> Iterator[None]:
 
 def note(text: str) -> None:
     """A remark on standard error, for people who look."""
-    if sys.stderr is not None and is_watched():
+    if sys.stderr is not None and errors.is_terminal:
         errors.print(text, style="dim", soft_wrap=True)

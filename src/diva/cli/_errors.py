@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import typer
@@ -20,7 +20,7 @@ class UsageError(ValueError):
     """The command cannot be carried out as it was given."""
 
 
-class Stopped(BaseException):
+class _Stopped(BaseException):
     """The user, or the system, asked the process to stop; nothing but the command line may catch it."""
 
 
@@ -47,18 +47,22 @@ def for_people() -> Iterator[None]:
 
 
 @contextmanager
-def stopping_at_once() -> Iterator[None]:
-    """Make Ctrl-C and a polite kill end the work where it is: the last checkpoint is whole, and the run can go on from it."""
+def stopping_at_once(how_to_go_on: Callable[[], str]) -> Iterator[None]:
+    """Make Ctrl-C and a polite kill end the work where it is, and say how to go on: the last checkpoint is whole."""
 
     def stop(*_: object) -> None:
-        raise Stopped
+        raise _Stopped
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+    except _Stopped:
+        errors.print(f"Stopped{how_to_go_on()}", soft_wrap=True)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _exit(error: Exception | str, code: int) -> typer.Exit:

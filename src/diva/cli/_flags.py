@@ -114,13 +114,7 @@ def make_model(model: str, params: Mapping[str, Any]) -> DeepClusterer:
 
 
 def given_params(model: str, given: Mapping[str, str | None], config: Path | None) -> dict[str, Any]:
-    """Parameters of a model as they were given: flags before the TOML file.
-
-    Raises
-    ------
-    UsageError
-        If the model has no such parameter, or one of them makes no sense.
-    """
+    """Parameters of a model as given, flags before the TOML file; raises UsageError if it has none such, or one is nonsense."""
     known = parameters_of(model)
     params = {} if config is None else _read_toml(config, model)
     for name, text in given.items():

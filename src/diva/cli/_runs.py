@@ -28,19 +28,10 @@ MADE = (CHECKPOINT, CONFIG, HISTORY, MODEL, RESULTS, SNAPSHOT, SOURCE_FILE, REPO
 
 
 def new_run(out: Path | None, name: str, overwrite: bool) -> Path:
-    """Folder of a new run: the one asked for, or the next free one under ``runs``.
-
-    Raises
-    ------
-    UsageError
-        If it holds a run already, or is a file.
-    """
+    """Folder of a new run: the one asked for, or the next free one under ``runs``; raises UsageError if it is taken."""
     if out is None:
-        numbers = itertools.count(2)
-        out = RUNS / name
-        while out.exists():
-            out = RUNS / f"{name}-{next(numbers)}"
-        return out
+        names = itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2)))
+        return next(folder for each in names if not (folder := RUNS / each).exists())
     if str(out) in ("", "."):
         raise UsageError("--out should be a folder of its own for the run, not the current one.")
     if out.exists() and not out.is_dir():
@@ -85,13 +76,7 @@ def _put_back(aside: Path) -> None:
 
 
 def open_model(run: Path) -> DeepClusterer:
-    """Fitted model of a run, as its stream has left it if it has one; or of a model file.
-
-    Raises
-    ------
-    UsageError
-        If there is none.
-    """
+    """Fitted model of a run, as its stream has left it if it has one; or of a model file. Raises UsageError without one."""
     if run.is_file():
         return _load(run)
     check_finished(run)

@@ -38,13 +38,7 @@ class SourceSpec:
 
     @classmethod
     def read(cls, run: Path) -> SourceSpec:
-        """Read it back.
-
-        Raises
-        ------
-        UsageError
-            If the folder was not made by ``diva fit``.
-        """
+        """Read it back; raises UsageError if the folder was not made by ``diva fit``."""
         try:
             plain = json.loads((run / SOURCE_FILE).read_text())
             for name in ("columns", "image_size"):
@@ -72,13 +66,7 @@ def specify(
 
 
 def open_spec(spec: SourceSpec) -> LoadedData:
-    """Open what a specification names.
-
-    Raises
-    ------
-    DataError, UsageError
-        If there is nothing of that name, or it cannot be read.
-    """
+    """Open what a specification names; raises DataError or UsageError if there is no such thing, or it cannot be read."""
     data = _open_named(spec) if is_name(spec.source) else _open_file(spec)
     if spec.labels is not None:
         data = replace(data, labels=read_labels(spec.labels))

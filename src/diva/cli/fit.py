@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from diva.cli._errors import for_people
-from diva.cli._fitting import learn
+from diva.cli import _console
+from diva.cli._errors import for_people, stopping_at_once
 from diva.cli._flags import SEED, given_params, make_model, with_flags
 from diva.cli._options import Columns, ImageSize, Json, Key, LabelColumn, Limit, Report, Split, one_of
 from diva.cli._runs import new_run, replacing
-from diva.cli._sources import open_spec, specify
+from diva.cli._sources import SourceSpec, open_spec, specify
+from diva.data import LoadedData
+from diva.data.datasets.registry import AS_PUBLISHED
+from diva.models.base import DeepClusterer
+from diva.report import write_report
+from diva.runs.folder import CHECKPOINT
 from diva.runs.load import DEEP_MODELS
+from diva.runs.summarize import summarize
 
 
 @with_flags
@@ -57,3 +65,51 @@ def fit(
         run = new_run(out, data.name, overwrite)
         with replacing(run):
             learn(made, run, spec, data, with_report=report, as_json=as_json)
+
+
+def learn(model: DeepClusterer, run: Path, spec: SourceSpec, data: LoadedData, *, with_report: bool, as_json: bool) -> None:
+    """Fit a model in the folder of a run, its ``run_dir``, write there all that belongs to it, and say what was found."""
+    if data.fidelity and data.fidelity != AS_PUBLISHED:
+        _console.note(f"{data.name}: {data.fidelity}")
+    limits: list[str] = []
+
+    def how_to_go_on() -> str:
+        saved = (run / CHECKPOINT).exists()
+        return f". Go on with: diva resume {run}" if saved else ". No epoch was finished, so there is nothing to go on from."
+
+    with stopping_at_once(how_to_go_on), _console.EpochProgress(model) as progress, _console.keeping_limits(limits):
+        model.set_params(run_dir=run, callbacks=[SourceNote(spec, run), progress])
+        summary = summarize(model.fit(data.source), data)
+        summary.save(run)
+    report = _written_report(run) if with_report else None
+    found = _console.describe(summary, str(run), report) | {"warnings": limits}
+    if as_json:
+        print(json.dumps(found))
+    else:
+        _console.show_summary(found)
+
+
+def _written_report(run: Path) -> str:
+    try:
+        return str(write_report(run))
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise ValueError(f"The model is saved in {run}, but not the report: {problem} Then: diva report {run}") from error
+
+
+@dataclass
+class SourceNote:
+    """A callback that notes in the folder of a run what its data are, as soon as it is sure that they can be learnt from."""
+
+    spec: SourceSpec
+    run: Path
+    is_written: bool = False
+
+    def on_step(self, *_: int) -> None:
+        """Write it once, after the first step."""
+        if not self.is_written:
+            self.spec.write(self.run)
+            self.is_written = True
+
+    def __call__(self, *_: object) -> None:
+        """Epochs change nothing about it."""

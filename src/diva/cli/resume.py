@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from diva.cli._errors import UsageError, for_people
-from diva.cli._fitting import learn
 from diva.cli._options import Json, Report
 from diva.cli._sources import SourceSpec, open_spec, specify
+from diva.cli.fit import learn
 from diva.data.datasets.registry import is_name
 from diva.models.base import DeepClusterer
 from diva.runs.folder import CONFIG, MODEL
@@ -47,13 +47,7 @@ def resume(
 
 
 def model_of(run: Path) -> DeepClusterer:
-    """The model that a run was started with, to go on from its checkpoint.
-
-    Raises
-    ------
-    UsageError
-        If the folder does not say which.
-    """
+    """The model that a run was started with, to go on from its checkpoint; raises UsageError if the folder does not say it."""
     kinds = {kind.__name__: kind for kind in DEEP_MODELS.values()}
     try:
         config = upgraded_run_config(json.loads((run / CONFIG).read_text()))

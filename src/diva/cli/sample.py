@@ -16,8 +16,9 @@ from diva.cli._errors import UsageError, for_people
 from diva.cli._options import RunOrModel
 from diva.cli._runs import open_model, recorded_names
 from diva.cli._tables import TableWriter
-from diva.data.scaling import Scaling
 from diva.report.pictures import contact_sheet, to_pictures
+from diva.runs.summarize import image_format
+from diva.runs.summary import ImageFormat
 
 
 def sample(
@@ -39,9 +40,9 @@ def sample(
         model: Any = open_model(run)
         if not hasattr(model, "sample"):
             raise UsageError(f"{str(run)!r} holds a model of {type(model).__name__}, which cannot draw new samples.")
-        scaling: Scaling = model.pipeline_.scaling
-        out = out or Path("samples.png" if scaling.is_image else "samples.npy")
-        allowed = (".png", ".npy") if scaling.is_image else (".npy", ".csv")
+        image = image_format(model)
+        allowed = (".npy", ".csv") if image is None else (".png", ".npy")
+        out = out or Path(f"samples{allowed[0]}")
         if out.suffix not in allowed:
             raise UsageError(f"--out should end in {' or '.join(allowed)} for this model, got {str(out)!r}.")
         _check_number("--cluster", cluster, model.cluster_ids_.tolist())
@@ -52,7 +53,7 @@ def sample(
         if out.suffix == ".csv":
             _write_table(out, values, labels, recorded_names(run, "feature_names"))
         else:
-            _write_array(out, values, scaling)
+            _write_array(out, values, image)
         _console.say(f"{n:,} samples: {out}")
 
 
@@ -68,11 +69,10 @@ def _write_table(out: Path, values: NDArray[np.float32], labels: NDArray[np.int6
         table.write({own: labels} | {name: values[:, i] for i, name in enumerate(names)})
 
 
-def _write_array(out: Path, values: NDArray[np.float32], scaling: Scaling) -> None:
+def _write_array(out: Path, values: NDArray[np.float32], image: ImageFormat | None) -> None:
     buffer = io.BytesIO()
-    if out.suffix == ".png":
-        pictures = to_pictures(values, scaling.input_shape, scaling.channels_last, scaling.value_range)
-        contact_sheet(pictures).save(buffer, format="PNG")
-    else:
+    if image is None or out.suffix == ".npy":
         np.save(buffer, values)
+    else:
+        contact_sheet(to_pictures(values, image)).save(buffer, format="PNG")
     write_atomically(out, buffer.getvalue())

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,31 +14,20 @@ import typer
 from numpy.typing import NDArray
 
 from diva.cli import _console
-from diva.cli._errors import INTERRUPTED, Stopped, UsageError, for_people, stopping_at_once
+from diva.cli._errors import UsageError, for_people, stopping_at_once
 from diva.cli._options import Columns, ImageSize, Json, Key, columns_of, image_size_of, one_of
 from diva.cli._runs import check_finished, open_model, recorded_image_size, recorded_names
 from diva.data import FileStream, Following, LineStream, Offset, ReadOptions, StreamBatch
 from diva.data.scaling import allowed_shapes
 from diva.models.base import Assignment, DeepClusterer
 from diva.models.incremental import IncrementalMixin
-from diva.models.memory import BatchRecord
-from diva.partition.matching import ClusterRecord
 from diva.runs.folder import RunFolder
 from diva.runs.stream_log import EVENTS, PREDICTING, STREAM, Commit, StreamLog, read_commit
 
 STANDARD_INPUT = "-"
 OTHER_SOURCE = ("new", "moved")
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How samples are read, as it was asked for."""
-
-    source: str
-    options: ReadOptions
-    batch_size: int
-    following: Following | None
-    continues: bool
+# No times: the same batches give the same events.
+OF_A_BATCH = ("n_samples", "novel_share", "learnt", "births", "merges", "deletes", "n_components", "n_clusters")
 
 
 def stream(
@@ -90,40 +77,37 @@ def stream(
         if offset:
             _say_offset(folder, as_json)
             return
+        if not source:
+            raise UsageError("Expected a SOURCE: a folder, a file, or - for lines of JSON on standard input.")
         following = Following(poll, idle_timeout) if follow else None
         _check_options(source, following, idle_timeout, from_offset, other_source, predictions)
-        assert source is not None
         check_finished(run)
         taken = columns_of(columns) or recorded_names(run, "columns")
         size = image_size_of(image_size) or recorded_image_size(run, source)
+        options = ReadOptions(taken, image_size=size, key=key)
         path = source if source == STANDARD_INPUT else os.path.abspath(os.path.expanduser(source))
-        reading = Reading(path, ReadOptions(taken, image_size=size, key=key), batch_size, following, from_offset)
-        try:
-            with stopping_at_once(), RunFolder(run).locked():
-                commit = _starting_point(read_commit(folder), reading.source, other_source, predictions)
-                work = Work(open_model(run), learns=not predict_only, checkpoint_every=checkpoint_every)
-                with StreamLog(folder, commit) as log:
-                    _go_on(work, log, _open_stream(reading, work.model, log))
-        except Stopped:
-            reached = read_commit(folder)
-            n_samples = 0 if reached is None else reached.samples
-            _console.errors.print(
-                f"Stopped after {n_samples:,} samples. Start the same command again to go on.", soft_wrap=True
-            )
-            raise typer.Exit(INTERRUPTED) from None
+        with stopping_at_once(lambda: _how_to_go_on(folder)), RunFolder(run).locked():
+            commit = _starting_point(read_commit(folder), path, other_source, predictions)
+            work = Work(open_model(run), learns=not predict_only, checkpoint_every=checkpoint_every)
+            with StreamLog(folder, commit) as log:
+                shapes = allowed_shapes(work.model.pipeline_.item_shape, work.model.pipeline_.scaling)
+                common: dict[str, Any] = {"batch_size": batch_size, "shapes": shapes, "offset": commit.offset}
+                if path == STANDARD_INPUT:
+                    _go_on(work, log, LineStream(sys.stdin.buffer, **common, columns=taken, continues=from_offset))
+                else:
+                    used = log.used_parts()
+                    _go_on(work, log, FileStream(Path(path), **common, used=used, options=options, following=following))
         _show(run, work, log, as_json)
 
 
 def _check_options(
-    source: str | None,
+    source: str,
     following: Following | None,
     idle_timeout: float | None,
     from_offset: bool,
     other_source: str | None,
     predictions: Path | None,
 ) -> None:
-    if not source:
-        raise UsageError("Expected a SOURCE: a folder, a file, or - for lines of JSON on standard input.")
     if idle_timeout is not None and following is None:
         raise UsageError("--idle-timeout says when to stop waiting, so it needs --follow.")
     if source == STANDARD_INPUT and following is not None:
@@ -150,6 +134,11 @@ def _say_offset(folder: Path, as_json: bool) -> None:
         print(0 if commit is None else commit.offset.samples)
 
 
+def _how_to_go_on(folder: Path) -> str:
+    commit = read_commit(folder)
+    return f" after {0 if commit is None else commit.samples:,} samples. Start the same command again to go on."
+
+
 def _starting_point(before: Commit | None, source: str, other_source: str | None, predictions: Path | None) -> Commit:
     """Where to go on, or how to begin."""
     commit = before or Commit(source)
@@ -170,30 +159,10 @@ def _starting_point(before: Commit | None, source: str, other_source: str | None
     return replace(commit, source=source)
 
 
-def _open_stream(reading: Reading, model: DeepClusterer, log: StreamLog) -> FileStream | LineStream:
-    shapes = allowed_shapes(model.pipeline_.item_shape, model.pipeline_.scaling)
-    common: dict[str, Any] = {"batch_size": reading.batch_size, "shapes": shapes, "offset": log.last.offset}
-    if reading.source == STANDARD_INPUT:
-        return LineStream(sys.stdin.buffer, **common, columns=reading.options.columns, continues=reading.continues)
-    path, used = Path(reading.source), log.used_parts()
-    return FileStream(path, **common, used=used, options=reading.options, following=reading.following)
-
-
 class Work:
-    """What is done with each batch, and how much has been done since the start.
+    """What is done with each batch, to learn from it or only to predict, and how much has been done since the start.
 
-    Parameters
-    ----------
-    model : DeepClusterer
-    learns : bool
-        Whether the model goes on learning, or only predicts.
-    checkpoint_every : int
-        Batches between two commits.
-
-    Raises
-    ------
-    UsageError
-        If a model should learn that cannot go on.
+    Raises UsageError if a model should learn that cannot go on.
     """
 
     def __init__(self, model: DeepClusterer, *, learns: bool, checkpoint_every: int) -> None:
@@ -213,8 +182,10 @@ class Work:
         _, n_batches, n_samples = self._pending or (None, log.last.batches, log.last.samples)
         number, first, n = n_batches + 1, n_samples, len(batch.samples)
         where = {"batch": number, "first": first, "last": first + n - 1}
-        with _told(number, first, n):
+        try:
             found, events = self._predict(batch.samples, where) if self._learner is None else self._learn(batch.samples, where)
+        except (ValueError, ArithmeticError) as error:
+            raise ValueError(f"Batch {number} of the stream, samples {first:,} to {first + n - 1:,}: {error}") from error
         rows = [] if log.last.predictions is None else predictions(found, self.model.cluster_ids_, first)
         log.note(events, batch.finished, rows)
         self._pending = (batch.offset, number, first + n)
@@ -241,31 +212,18 @@ class Work:
         with _console.keeping_limits(self.warnings):
             found = learner.partial_fit_assign(samples)
         record = learner.batches_[-1]
-        changes = [change for change in learner.cluster_lineage_ if change.batch == record.batch]
-        return found, [batch_event(record, where), *(cluster_event(change, where["batch"]) for change in changes)]
+        events: list[dict[str, Any]] = [{"event": "batch"} | where | {name: getattr(record, name) for name in OF_A_BATCH}]
+        for change in learner.cluster_lineage_:
+            if change.batch == record.batch:
+                about = {name: getattr(change, name) for name in ("parents", "children", "masses")}
+                events.append({"event": change.event, "batch": where["batch"]} | about)
+        return found, events
 
 
 def sizes_of(model: DeepClusterer) -> dict[str, int]:
     """How many components, if it has any, and clusters a model has."""
     components = {"n_components": model.n_components_} if hasattr(model, "n_components_") else {}
     return components | {"n_clusters": model.n_clusters_}
-
-
-def batch_event(record: BatchRecord, where: dict[str, int]) -> dict[str, Any]:
-    """What a batch did, without times: the same batches give the same events."""
-    kept = ("n_samples", "novel_share", "learnt", "births", "merges", "deletes", "n_components", "n_clusters")
-    return {"event": "batch"} | where | {name: getattr(record, name) for name in kept}
-
-
-def cluster_event(change: ClusterRecord, batch: int) -> dict[str, Any]:
-    """What happened to clusters in a batch, by their permanent ids."""
-    return {
-        "event": change.event,
-        "batch": batch,
-        "parents": list(change.parents),
-        "children": list(change.children),
-        "masses": list(change.masses),
-    }
 
 
 def predictions(found: Assignment, cluster_ids: NDArray[np.int64], first: int) -> list[dict[str, Any]]:
@@ -275,15 +233,6 @@ def predictions(found: Assignment, cluster_ids: NDArray[np.int64], first: int) -
         {"sample": first + i, "cluster": cluster, "probability": probability, "novel": novel}
         for i, (cluster, probability, novel) in enumerate(zip(*columns, strict=True))
     ]
-
-
-@contextmanager
-def _told(number: int, first: int, n: int) -> Iterator[None]:
-    """Say which batch it was that failed."""
-    try:
-        yield
-    except (ValueError, ArithmeticError) as error:
-        raise ValueError(f"Batch {number} of the stream, samples {first:,} to {first + n - 1:,}: {error}") from error
 
 
 def _go_on(work: Work, log: StreamLog, source: FileStream | LineStream) -> None:

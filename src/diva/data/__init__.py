@@ -9,7 +9,7 @@ from diva.data.formats.objects import SparseSource
 from diva.data.formats.paths import ReadOptions, open_path
 from diva.data.pipeline import InputPipeline
 from diva.data.scaling import Samples, Scaling
-from diva.data.schedules import ClassSchedule, FeatureDrift, Imbalance, MixtureDrift, Schedule, Stage
+from diva.data.schedules import ClassSchedule, FeatureDrift, Imbalance, MixtureDrift, Stage
 from diva.data.sources import ArraySource, DatasetSource, JoinedSource, LoadedData, PartOfSource, Source
 from diva.data.streams import FileStream, Following, LineStream, Offset, Part, StreamBatch
 
@@ -40,7 +40,6 @@ __all__ = [
     "Rows",
     "Samples",
     "Scaling",
-    "Schedule",
     "Source",
     "SparseSource",
     "Stage",

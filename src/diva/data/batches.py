@@ -35,14 +35,9 @@ class Rows:
 
 
 class ArrayBatches:
-    """Consecutive slices of one array, in memory or mapped from a file.
+    """Consecutive slices of one array (n, D), in memory or mapped from a file, and of its weights (n,) if it has any.
 
-    Parameters
-    ----------
-    values : array of shape (n, D)
-    weights : array of shape (n,), optional
-    batch_size : int, optional
-        Rows in a batch. By default at most ``MAX_BATCHES`` batches are made, so that a memo does not grow with n.
+    By default at most ``MAX_BATCHES`` batches are made, so that a memo does not grow with n.
     """
 
     def __init__(self, values: NDArray[Any], weights: NDArray[Any] | None = None, batch_size: int | None = None) -> None:
@@ -68,12 +63,9 @@ def _release_pages(values: NDArray[Any]) -> None:
 
 
 class ReiterableBatches:
-    """Batches as some other object yields them: a list of arrays, a DataLoader that does not shuffle, a Parquet reader.
+    """Batches (m, D) as some other object yields them: a list of arrays, a DataLoader that does not shuffle, a Parquet reader.
 
-    Parameters
-    ----------
-    source : re-iterable of array-like of shape (m, D)
-        Every iteration must yield the same batches in the same order.
+    Every iteration must yield the same batches in the same order.
     """
 
     def __init__(self, source: Iterable[Any]) -> None:

@@ -155,17 +155,17 @@ def check_range(source: Source, scaling: Scaling, *checks: Check) -> None:
     low, high = scaling.value_range
     lowest, highest = measure_range(source, *checks)
     reach = high - low
-    advice = "Scale the images as they were for fit."
-    if lowest < low - 2 * reach or highest > high + 2 * reach:
-        raise ValueError(f"Images should be from {low:g} to {high:g} as in fit, got {lowest:g} to {highest:g}. {advice}")
-    is_float = source.take(np.arange(1)).dtype.kind == "f"
     dim = low
-    if is_float and high == 255.0 and len(source) > 1:
+    if high == 255.0 and len(source) > 1 and source.take(np.arange(1)).dtype.kind == "f":
         dim = 1.0
     elif (low, high) not in MEANT and len(source) >= MANY:  # a range that was measured: the fit's images did reach its end
         dim = low + reach / 100
-    if low < highest <= dim and lowest < highest:
-        raise ValueError(f"Images should be from {low:g} to {high:g} as in fit, got {lowest:g} to {highest:g}. {advice}")
+    is_outside = lowest < low - 2 * reach or highest > high + 2 * reach
+    if is_outside or (low < highest <= dim and lowest < highest):
+        raise ValueError(
+            f"Images should be from {low:g} to {high:g} as in fit, got {lowest:g} to {highest:g}. "
+            "Scale the images as they were for fit."
+        )
 
 
 def _row_scaling(source: Source, *checks: Check) -> Scaling:

@@ -7,9 +7,10 @@ same stages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,14 +48,6 @@ class Stage:
             yield self.index[start : start + batch_size]
 
 
-class Schedule(Protocol):
-    """Which samples come when."""
-
-    def stages(self, labels: ArrayLike, rng: np.random.Generator) -> Iterator[Stage]:
-        """Stages from first to last."""
-        ...
-
-
 @dataclass(frozen=True)
 class ClassSchedule:
     """Classes that appear, and perhaps vanish, over time.
@@ -84,17 +77,12 @@ class ClassSchedule:
 
     def stages(self, labels: ArrayLike, rng: np.random.Generator) -> Iterator[Stage]:
         """Stages from first to last."""
-        members = _members(labels, rng)
-        _check_present({c for stage in self.classes for c in stage}, members)
-        uses: dict[int, int] = {}
-        n_uses = {c: sum(c in stage for stage in self.classes) for c in members}
-        parts = []
-        for classes in self.classes:
-            chosen = []
-            for c in sorted(set(classes)):
-                chosen.append(members[c] if self.keep else np.array_split(members[c], n_uses[c])[uses.get(c, 0)])
-                uses[c] = uses.get(c, 0) + 1
-            parts.append(np.concatenate(chosen))
+        members = _members(labels, rng, {c for stage in self.classes for c in stage})
+        shares: dict[int, Iterator[Index]] = {}
+        for c, index in members.items():
+            n_uses = sum(c in stage for stage in self.classes)
+            shares[c] = repeat(index) if self.keep else iter(np.array_split(index, max(1, n_uses)))
+        parts = [np.concatenate([next(shares[c]) for c in sorted(set(classes))]) for classes in self.classes]
         yield from _stages(parts, labels, rng)
 
 
@@ -129,10 +117,9 @@ class MixtureDrift:
 
     def stages(self, labels: ArrayLike, rng: np.random.Generator) -> Iterator[Stage]:
         """Stages of one size, the largest for which no class runs out."""
-        members = _members(labels, rng)
         shares = np.stack([self.shares(t) for t in np.linspace(0, 1, self.n_stages)])  # (stages, classes)
         needed = [c for c in range(len(self.start)) if shares[:, c].any()]
-        _check_present(set(needed), members)
+        members = _members(labels, rng, needed)
         size = min(len(members[c]) / shares[:, c].sum() for c in needed)
         # bounds are rounded rather than counts, so that no class is asked for more than it has
         bounds = np.floor(np.cumsum(shares, axis=0) * size + 1e-9).astype(np.int64)
@@ -170,9 +157,8 @@ class Imbalance:
 
     def stages(self, labels: ArrayLike, rng: np.random.Generator) -> Iterator[Stage]:
         """Stages as large as the data allow; a class with a share has at least one sample in all."""
-        members = _members(labels, rng)
         needed = [c for c, share in enumerate(self.shares) if share > 0]
-        _check_present(set(needed), members)
+        members = _members(labels, rng, needed)
         size = min(len(members[c]) / self.shares[c] for c in needed)
         kept = {c: members[c][: max(1, int(self.shares[c] * size + 1e-9))] for c in needed}
         split = {c: np.array_split(kept[c], self.n_stages) for c in needed}
@@ -209,8 +195,7 @@ class FeatureDrift:
 
     def stages(self, labels: ArrayLike, rng: np.random.Generator) -> Iterator[Stage]:
         """Stages from first to last; classes are mixed alike in all of them."""
-        members = _members(labels, rng)
-        split = [np.array_split(index, self.n_stages) for index in members.values()]
+        split = [np.array_split(index, self.n_stages) for index in _members(labels, rng).values()]
         parts = [np.concatenate([part[t] for part in split]) for t in range(self.n_stages)]
         yield from _stages(parts, labels, rng)
 
@@ -227,18 +212,16 @@ class FeatureDrift:
         return moved
 
 
-def _members(labels: ArrayLike, rng: np.random.Generator) -> dict[int, Index]:
-    """Numbers of the samples of each class, in random order."""
+def _members(labels: ArrayLike, rng: np.random.Generator, needed: Collection[int] = ()) -> dict[int, Index]:
+    """Numbers of the samples of each class, in random order; raises ValueError if a needed class has none."""
     values = np.asarray(labels)
     if values.ndim != 1 or values.dtype.kind not in "iu" or len(values) == 0:
         raise ValueError(f"Expected one whole number as label for each sample, got {values.dtype} of shape {values.shape}.")
-    return {int(c): rng.permutation(np.flatnonzero(values == c)).astype(np.int64) for c in np.unique(values)}
-
-
-def _check_present(classes: set[int], members: dict[int, Index]) -> None:
-    missing = sorted(classes - set(members))
+    members = {int(c): rng.permutation(np.flatnonzero(values == c)).astype(np.int64) for c in np.unique(values)}
+    missing = sorted(set(needed) - set(members))
     if missing:
         raise ValueError(f"The schedule names the classes {missing}, but no sample has such a label.")
+    return members
 
 
 def _check_shares(name: str, shares: Sequence[float]) -> None:

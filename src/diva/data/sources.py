@@ -57,20 +57,16 @@ class DatasetSource:
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
-        self._item_shape = self._item(0).shape
+        self.item_shape = self._item(0).shape
 
     def __len__(self) -> int:
         return len(self._dataset)
 
-    @property
-    def item_shape(self) -> tuple[int, ...]:  # noqa: D102
-        return self._item_shape
-
     def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
         items = [self._item(i) for i in index.tolist()]
         for number, item in zip(index.tolist(), items, strict=True):
-            if item.shape != self._item_shape:
-                raise ValueError(f"Every item should have shape {self._item_shape}, item {number} has {item.shape}.")
+            if item.shape != self.item_shape:
+                raise ValueError(f"Every item should have shape {self.item_shape}, item {number} has {item.shape}.")
         return np.stack(items)
 
     def _item(self, number: int) -> NDArray[Any]:

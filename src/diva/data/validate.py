@@ -25,12 +25,8 @@ HIGHEST = 1e30  # beyond, squares overflow in float32
 def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
     """Make X a source; sets or checks the estimator's ``n_features_in_`` as scikit-learn does.
 
-    The numbers themselves are not looked at: whoever reads them next does so together with a ``FiniteCheck``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If X is nothing that samples can be taken from. A ``DataError`` if a file cannot be read, or columns are no numbers.
+    The numbers themselves are not looked at: whoever reads them next does so together with a ``FiniteCheck``. Raises TypeError
+    or ValueError if X is nothing that samples can be taken from, DataError if a file cannot be read or columns are no numbers.
     """
     n_least = 2 if reset else 1
     source = _as_source(X, n_least)
@@ -47,16 +43,10 @@ def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
 
 
 class FiniteCheck:
-    """Raises ValueError when it is shown NaN, infinity or numbers whose squares would overflow.
-
-    Parameters
-    ----------
-    reader : str
-        Who does not accept them, for the message.
-    """
+    """Raises ValueError when it is shown NaN, infinity or numbers whose squares would overflow."""
 
     def __init__(self, reader: str) -> None:
-        self._reader = reader
+        self._reader = reader  # who does not accept them, for the message
         self._n_samples = 0
 
     def __call__(self, part: NDArray[Any]) -> None:
@@ -110,7 +100,12 @@ def _as_array(X: Any) -> Any:
     if isinstance(X, list) and X and getattr(X[0], "ndim", 0) in (2, 3):
         return _stacked(X)
     if isinstance(X, list) and X and isinstance(X[0], list) and X[0] and isinstance(X[0][0], list):
-        return _numbers(X)
+        try:
+            return np.array(X, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                "Expected images of one size made of numbers, got lists of different lengths or of text."
+            ) from error
     return X
 
 
@@ -119,13 +114,6 @@ def _stacked(images: list[Any]) -> NDArray[Any]:
     if len(shapes) > 1:
         raise ValueError(f"Expected images of one size, got {', '.join(map(str, sorted(shapes)[:3]))} ... Crop or resize them.")
     return np.stack([to_numpy(image) if isinstance(image, torch.Tensor) else np.asarray(image) for image in images])
-
-
-def _numbers(nested: list[Any]) -> NDArray[Any]:
-    try:
-        return np.array(nested, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError("Expected images of one size made of numbers, got lists of different lengths or of text.") from error
 
 
 def _open_rows(estimator: Any, X: Any, n_least: int, reset: bool) -> Source:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -200,9 +200,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         named_after: MixtureModel | None = None,
     ) -> Self:
         try:
-            fitted = fit_from(
-                start, source, measured.n_rows, rng, on_lap=_print_lap if values_of(self, FitParameters).verbose else None
-            )
+            on_lap = _print_lap if values_of(self, FitParameters).verbose else None
+            fitted = fit_from(start, source, measured.n_rows, rng, on_lap=on_lap)
         except KeyboardInterrupt:
             if not hasattr(self, "mixture_"):
                 raise
@@ -366,10 +365,6 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         validate_data(self, np.array(X[:1]), reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
 
 
-def _print_lap(record: LapRecord, moves: Sequence[MoveRecord]) -> None:
-    done = ", ".join(
-        f"{sum(m.move == name for m in moves)} {name}s"
-        for name in ("birth", "merge", "delete")
-        if any(m.move == name for m in moves)
-    )
+def _print_lap(record: LapRecord) -> None:
+    done = ", ".join(f"{n} {name}" for name in ("births", "merges", "deletes") if (n := getattr(record, name)))
     print(f"lap {record.lap:3d}  K {record.n_components:3d}  bound per sample {record.elbo_per_sample:.5f}  {done}")

@@ -16,7 +16,7 @@ from diva.data import ArrayBatches, Rows
 from diva.exceptions import ComponentLimitWarning, DataChangedError, InterruptedFitWarning
 from diva.mixture.laps import LapRecord, MixtureFit, fit_mixture
 from diva.mixture.model import MixtureModel
-from diva.mixture.moves import Move, MoveRecord
+from diva.mixture.moves import Move
 from diva.mixture.options import MixtureOptions
 from diva.mixture.standardize import Standardization, StandardizedBatches, measure
 from diva.mixture.state import MixtureState
@@ -73,36 +73,14 @@ def fit_from(
     n_rows: int,
     rng: np.random.Generator,
     moves: Sequence[Move] | None = None,
-    on_lap: Callable[[LapRecord, Sequence[MoveRecord]], None] | None = None,
+    on_lap: Callable[[LapRecord], None] | None = None,
 ) -> Fitted:
     """Run laps from a model's components, with what they have seen; clusters are found and named anew.
 
-    Parameters
-    ----------
-    start : MixtureModel
-    source : re-iterable of Rows
-        The same rows in the same order on every lap.
-    n_rows : int
-        Of the source.
-    rng : numpy.random.Generator
-    moves : sequence of Move, optional
-        Those of the options by default.
-    on_lap : callable, optional
-        Called after each lap with its record and its moves.
+    The source gives the same ``n_rows`` rows in the same order on every lap; ``moves`` are those of the options by default.
     """
-    options, standardization = start.options, start.standardization
-    fit = fit_mixture(
-        StandardizedBatches(source, standardization, start.device),
-        start.state,
-        rng,
-        moves=options.moves() if moves is None else moves,
-        max_laps=options.max_laps,
-        tol=float(options.tol),
-        on_lap=None if on_lap is None else lambda lap, done: on_lap(_in_data_units(lap, standardization), done),
-        first_lap=start.next_lap,
-    )
-    _warn(fit, options)
-    model = _with_laps(start, fit.state.with_memo_as_past(), fit.history, fit.lineage)
+    model, fit = _run_laps(start, source, rng, moves, on_lap)
+    _warn(fit, start.options)
     model, labels = _label_and_group(model, source, n_rows, fit.state.past.counts.cpu().numpy(), rng)
     return Fitted(model, labels, unfinished=not fit.converged and not fit.interrupted)
 
@@ -118,21 +96,12 @@ def fit_within_clusters(
 ) -> Fitted:
     """Fit a mixture inside every cluster, each from its own start; together they are one, whose clusters are those given.
 
-    Parameters
-    ----------
-    base : MixtureModel
-        Its prior, standardization, options, records and next free id are those of the whole.
-    starts : mapping of cluster to MixtureState
-        A cluster that is not in it starts with one component that has seen nothing.
-    codes : array of shape (n, D)
-    labels : array of shape (n,)
-        Cluster of each code.
-    weights : array of shape (n,) or None
-    rng : numpy.random.Generator
+    Prior, standardization, options, records and the next free id are those of ``base``. ``labels`` (n,) are the clusters of the
+    codes (n, D); one that is not among the ``starts`` starts with one component that has seen nothing.
     """
     options, prior = base.options, base.state
     parts: list[MixtureState] = []
-    clusters: list[int] = []
+    cluster_of: dict[int, int] = {}
     model, next_id = base, prior.next_id
     names = np.union1d(labels, np.array(list(starts), dtype=labels.dtype)).tolist()
     for number, name in enumerate(names):
@@ -140,17 +109,11 @@ def fit_within_clusters(
         part = MixtureState.start(prior.family, prior.alpha, next_id) if part is None else replace(part, next_id=next_id)
         if (chosen := labels == name).any():
             rows = ArrayBatches(codes[chosen], None if weights is None else weights[chosen], options.batch_size)
-            batches = StandardizedBatches(rows, base.standardization, base.device)
-            first_lap = model.next_lap
-            fit = fit_mixture(
-                batches, part, rng, options.moves(), options.max_laps, tol=float(options.tol), first_lap=first_lap
-            )
-            part = fit.state.with_memo_as_past()
-            model = _with_laps(model, part, fit.history, fit.lineage)
+            model, _ = _run_laps(replace(model, state=part), rows, rng)
+            part = model.state
         next_id = part.next_id
         parts.append(part)
-        clusters += [number] * part.n_components
-    cluster_of = dict(zip((i for part in parts for i in part.ids), clusters, strict=True))
+        cluster_of |= dict.fromkeys(part.ids, number)
     state = _joined(parts)
     seen_before = {i: m for part in starts.values() for i, m in zip(part.ids, part.past.counts.tolist(), strict=True)}
     old_masses = np.array([seen_before.get(i, 0.0) for i in state.ids])
@@ -168,11 +131,28 @@ def _joined(parts: Sequence[MixtureState]) -> MixtureState:
     return whole.in_canonical_order()
 
 
-def _with_laps(
-    model: MixtureModel, state: MixtureState, history: Sequence[LapRecord], lineage: Sequence[MoveRecord]
-) -> MixtureModel:
-    laps = (*model.history, *(_in_data_units(lap, model.standardization) for lap in history))[-MOST_LAPS:]
-    return replace(model, state=state, history=laps, lineage=(*model.lineage, *lineage))
+def _run_laps(
+    start: MixtureModel,
+    source: Iterable[Rows],
+    rng: np.random.Generator,
+    moves: Sequence[Move] | None = None,
+    on_lap: Callable[[LapRecord], None] | None = None,
+) -> tuple[MixtureModel, MixtureFit]:
+    """The model after laps, with their records."""
+    options, standardization = start.options, start.standardization
+    fit = fit_mixture(
+        StandardizedBatches(source, standardization, start.device),
+        start.state,
+        rng,
+        moves=options.moves() if moves is None else moves,
+        max_laps=options.max_laps,
+        tol=float(options.tol),
+        on_lap=None if on_lap is None else lambda lap: on_lap(_in_data_units(lap, standardization)),
+        first_lap=start.next_lap,
+    )
+    history = (*start.history, *(_in_data_units(lap, standardization) for lap in fit.history))[-MOST_LAPS:]
+    lineage = (*start.lineage, *fit.lineage)
+    return replace(start, state=fit.state.with_memo_as_past(), history=history, lineage=lineage), fit
 
 
 def _in_data_units(record: LapRecord, standardization: Standardization) -> LapRecord:
@@ -192,16 +172,7 @@ def _label_and_group(
 ) -> tuple[MixtureModel, NDArray[np.int64]]:
     """Label the data with the final mixture; group its components if asked to, or as they are known to belong.
 
-    Parameters
-    ----------
-    model : MixtureModel
-    source : iterable of Rows
-    n_rows : int
-        Of the source, when it was measured.
-    old_masses : array of shape (K,)
-        What each component has seen that is not in the source.
-    rng : numpy.random.Generator
-    known_clusters : array of int, shape (K,), optional
+    ``old_masses`` (K,) are what each component has seen that is not in the source.
     """
     options, state = model.options, model.state
     walks = options.grouping is not None or known_clusters is not None

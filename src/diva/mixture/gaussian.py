@@ -29,21 +29,11 @@ class Linear(NamedTuple):
 
 @dataclass(frozen=True)
 class GaussianFamily(ABC):
-    """A conjugate prior over the mean and precision of a component.
+    """A conjugate prior over the mean and precision of a component."""
 
-    Parameters
-    ----------
-    m0 : Tensor of shape (D,)
-        Prior mean.
-    kappa0 : float
-        How many samples the prior mean is worth.
-    nu0 : float
-        Degrees of freedom of the precision.
-    """
-
-    m0: Tensor
-    kappa0: float
-    nu0: float
+    m0: Tensor  # (D,): prior mean
+    kappa0: float  # how many samples the prior mean is worth
+    nu0: float  # degrees of freedom of the precision
     covariance_type: ClassVar[str]
 
     @property
@@ -278,16 +268,7 @@ def _log_det(chol: Tensor) -> Tensor:
 def make_family(
     covariance_type: str, m0: Tensor, variance: Tensor, kappa0: float = 1e-4, nu0: float | None = None
 ) -> GaussianFamily:
-    """Prior with a given expected variance of a component.
-
-    Parameters
-    ----------
-    covariance_type : {"diag", "full"}
-    m0, variance : Tensor of shape (D,)
-        Prior mean and expected variance, in every dimension, of a component.
-    kappa0, nu0 : float
-        Strength of the mean and degrees of freedom; ``nu0`` defaults to D + 2.
-    """
+    """Prior with a given mean and expected variance of a component, each (D,); ``nu0`` defaults to D + 2."""
     dim = len(m0)
     nu = dim + 2.0 if nu0 is None else float(nu0)
     if covariance_type == "diag":  # E[1 / lambda] = beta / (nu - 2)

@@ -49,8 +49,6 @@ def assign_lap(state: MixtureState, batches: Iterable[Block], studies: Sequence[
     posterior, past = state.posterior, state.past
     state = replace(state, memo=(), total=past)
     for batch, block in enumerate(batches):
-        for study in studies:
-            study.begin_batch()
         state = state.revisit(batch, visit(posterior, block, studies))
     if not state.memo:
         raise DataChangedError(
@@ -68,8 +66,6 @@ def revisit_lap(state: MixtureState, batches: Iterable[Block], studies: Sequence
                 f"The source had {len(state.memo)} batches in the lap before and has more now. "
                 "Pass something that gives the same batches each time it is iterated."
             )
-        for study in studies:
-            study.begin_batch()
         state = state.revisit(batch, visit(state.posterior, block, studies))
         n_seen += 1
     if n_seen < len(state.memo):
@@ -98,7 +94,7 @@ def fit_mixture(
     moves: Sequence[Move] = DEFAULT_MOVES,
     max_laps: int = 100,
     tol: float = 1e-4,
-    on_lap: Callable[[LapRecord, Sequence[MoveRecord]], None] | None = None,
+    on_lap: Callable[[LapRecord], None] | None = None,
     first_lap: int = 0,
 ) -> MixtureFit:
     """Fit a mixture to batches that have the same rows in the same order on every lap, starting from ``init``.
@@ -116,7 +112,7 @@ def fit_mixture(
     tol : float
         Converged when no move has anything left to try and a lap raises the bound by less than this, per sample.
     on_lap : callable, optional
-        Called after each lap with its record and its moves.
+        Called after each lap with its record.
     first_lap : int
         Number of the first lap, for records that continue earlier ones.
     """
@@ -137,7 +133,7 @@ def _fit_laps(
     moves: Sequence[Move],
     max_laps: int,
     tol: float,
-    on_lap: Callable[[LapRecord, Sequence[MoveRecord]], None] | None,
+    on_lap: Callable[[LapRecord], None] | None,
     first_lap: int,
 ) -> MixtureFit:
     memory = MoveMemory()
@@ -156,14 +152,13 @@ def _fit_laps(
                 state = revisit_lap(state, batches, studies)
                 _check_bound(state, best, lap)
             state, records = try_moves(state, studies, memory)
-            accepted = [replace(r, lap=lap) for r in records if r.accepted]
-            lineage += [r for r in accepted if r.move != "shuffle"]
+            lineage += [replace(r, lap=lap) for r in records if r.accepted and r.move != "shuffle"]
             mass = max(float(state.total.counts.sum()), 1e-300)
             converged = state.elbo - best <= tol * mass
             best = state.elbo
             history.append(_lap_record(lap, state, mass, records))
             if on_lap is not None:
-                on_lap(history[-1], accepted)
+                on_lap(history[-1])
         else:
             converged = False
     except KeyboardInterrupt:

@@ -59,17 +59,16 @@ class LocalStep:
         return resp * weights.view(-1, *[1] * (resp.ndim - 1))
 
 
-class Observer(Protocol):
-    """Something that watches a visit, chunk by chunk."""
+class Observer:
+    """Something that watches visits, chunk by chunk."""
 
-    @property
-    def precise(self) -> bool:
-        """Whether it needs views in float64."""
-        ...
+    precise = False  # whether it needs the local step in float64
+
+    def begin_batch(self) -> None:
+        """Note that what is observed from now on is of another batch."""
 
     def observe(self, step: LocalStep) -> None:
         """Take in one chunk."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -120,6 +119,8 @@ def exp_of_log(log_probability: Tensor) -> Tensor:
 def visit(posterior: Posterior, block: Block, observers: Sequence[Observer] = ()) -> SuffStats:
     """Summarize one batch under the posterior, letting observers watch."""
     family = posterior.family
+    for observer in observers:
+        observer.begin_batch()
     if any(observer.precise for observer in observers):
         posterior = replace(posterior, precise=True)
     counts, products, entropy = (

@@ -132,17 +132,16 @@ class MixtureModel:
         level : {"cluster", "component"} or int, optional
             A number cuts the hierarchy into so many clusters.
         """
-        n = self.n_components
-        if level == "component" or (level in (None, "cluster") and self.hierarchy is None):
-            return np.arange(n)
         if level in (None, "cluster") and self.hierarchy is not None:
             return self.hierarchy.labels
+        if level in (None, "cluster", "component"):
+            return np.arange(self.n_components)
         if level is None or not is_whole(level):
             raise ValueError(f'level should be "cluster", "component" or a number of clusters, got {level!r}.')
         if self.hierarchy is None:
             raise ValueError(f'level={level} needs a hierarchy of components: fit with grouping="walk".')
-        if not 1 <= int(level) <= n:
-            raise ValueError(f"level should be from 1 to {n}, the number of components, got {level}.")
+        if not 1 <= int(level) <= self.n_components:
+            raise ValueError(f"level should be from 1 to {self.n_components}, the number of components, got {level}.")
         return self.hierarchy.cut(int(level))
 
     def label_of_component(self, level: Level | None = None) -> NDArray[np.int64]:

@@ -33,25 +33,14 @@ class Standardization:
         """Log of the product of the scales: log densities of standardized data are larger by this."""
         return float(self.scale.log().sum())
 
-    @property
-    def is_wide(self) -> bool:
-        """Whether differences of float32 numbers could overflow."""
-        return bool((self.scale > 1e30).any())
-
     def apply(self, rows: Rows, device: torch.device) -> tuple[Tensor, Tensor | None]:
-        """Standardize rows; float32 stays float32.
-
-        Raises
-        ------
-        ValueError
-            If the rows are of another width, or not finite.
-        """
+        """Standardize rows; float32 stays float32. Raises ValueError if they are of another width, or not finite."""
         if rows.values.shape[1] != len(self.mean):
             raise ValueError(f"X has {rows.values.shape[1]} features, but DPMixture is expecting {len(self.mean)} features.")
         x = torch.from_numpy(_plain(rows.values)).to(device)
         if not bool(torch.isfinite(x.sum())):  # one cheap pass; a sum may also overflow
             _check_finite(rows)
-        if self.is_wide:
+        if bool((self.scale > 1e30).any()):  # differences of float32 numbers could overflow
             x = x.double()
         # subtracting first is exact where x is near the mean; the mean of float32 data is a float32 number
         z = (x - self.mean.to(device, x.dtype)) / self.scale.to(device, x.dtype)
@@ -117,10 +106,7 @@ class Measurement:
 def measure(source: Iterable[Rows]) -> Measurement:
     """Find mean, scale and range of some data, in one pass and float64.
 
-    Raises
-    ------
-    ValueError
-        If there are no rows, no weight, or numbers that are not finite or too large to square.
+    Raises ValueError if there are no rows, no weight, or numbers that are not finite or too large to square.
     """
     mass, n_rows = 0.0, 0
     mean = m2 = lowest = highest = np.zeros(0)

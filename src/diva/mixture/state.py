@@ -37,11 +37,6 @@ class MixtureState:
         empty = family.empty()
         return cls(family, alpha, past=empty, memo=(), total=empty, ids=(first_id,), next_id=first_id + 1)
 
-    @classmethod
-    def carried(cls, family: GaussianFamily, alpha: float, stats: SuffStats, ids: Sequence[int], next_id: int) -> MixtureState:
-        """Components where some data put them, that have seen nothing of it: a place to start from, with names."""
-        return cls(family, alpha, past=stats.zeros(len(stats)), memo=(), total=stats, ids=tuple(ids), next_id=next_id)
-
     @property
     def n_components(self) -> int:
         """K."""
@@ -64,12 +59,12 @@ class MixtureState:
     def merge_scores(self) -> Tensor:
         r"""Log marginal-likelihood ratio of every pair, :math:`\log M(a+b) - \log M(a) - \log M(b)`, (K, K)."""
         k = self.n_components
-        lone = self.family.log_normalizer(self.total) - self.family.log_normalizer(self.family.empty())
+        empty = self.family.log_normalizer(self.family.empty())
+        lone = self.family.log_normalizer(self.total) - empty
         scores = torch.full((k, k), -torch.inf, dtype=torch.float64, device=lone.device)
         a, b = torch.triu_indices(k, k, offset=1, device=lone.device)
         for rows_a, rows_b in zip(a.split(4096), b.split(4096), strict=True):
-            joint = self.family.log_normalizer(self.total[rows_a] + self.total[rows_b])
-            joint = joint - self.family.log_normalizer(self.family.empty())
+            joint = self.family.log_normalizer(self.total[rows_a] + self.total[rows_b]) - empty
             scores[rows_a, rows_b] = scores[rows_b, rows_a] = joint - lone[rows_a] - lone[rows_b]
         return scores
 
@@ -118,7 +113,8 @@ class MixtureState:
 
     def with_memo_as_past(self) -> MixtureState:
         """Keep the statistics, let go of the data: what was batches becomes past."""
-        return replace(self.refreshed(), past=add_up((self.past, *self.memo)), memo=())
+        past = add_up((self.past, *self.memo))
+        return replace(self, past=past, memo=(), total=past)
 
 
 def _check_same_data(batch: int, old: SuffStats, new: SuffStats) -> None:

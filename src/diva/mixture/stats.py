@@ -56,10 +56,6 @@ class SuffStats:
         """Add ``part`` (one component per position) where it belongs."""
         return self._zip(part, lambda t, p: t.index_add(0, positions.to(t.device), p))
 
-    def isfinite(self) -> bool:
-        """Whether every number is finite."""
-        return all(bool(torch.isfinite(t).all()) for t in self.fields())
-
     def to(self, device: torch.device | str) -> SuffStats:
         """Move to a device."""
         return self._map(lambda t: t.to(device))

@@ -23,11 +23,6 @@ def expected_log_weights(eta1: Tensor, eta0: Tensor) -> Tensor:
     r"""Expected log mixture weights under q(v).
 
     .. math:: E[\log \pi_k] = E[\log v_k] + \sum_{l<k} E[\log(1 - v_l)]
-
-    Parameters
-    ----------
-    eta1, eta0 : Tensor of shape (K,)
-        Beta parameters of each stick; ``eta0`` counts the mass that passed it.
     """
     both = torch.digamma(eta1 + eta0)
     e_log_rest = torch.digamma(eta0) - both
@@ -44,10 +39,7 @@ def expected_weights(eta1: Tensor, eta0: Tensor) -> Tensor:
 def stick_bound(counts: Tensor, alpha: float) -> Tensor:
     r"""Allocation part of the bound, :math:`A(N) = \sum_k \log B(\eta_{k1}, \eta_{k0}) - \log B(1, \alpha)`.
 
-    Parameters
-    ----------
-    counts : Tensor of shape (..., K)
-        Masses in stick order; leading axes are independent mixtures.
+    Masses (..., K) are in stick order; leading axes are independent mixtures.
     """
     eta1, eta0 = stick_posterior(counts, alpha)
     log_beta = torch.lgamma(eta1) + torch.lgamma(eta0) - torch.lgamma(eta1 + eta0)

@@ -42,11 +42,11 @@ class WarmStart:
         return np.where(table.sum(1) > 0, table.argmax(1), -1)
 
     def _state(self, start: MixtureModel, chosen: NDArray[np.int64]) -> MixtureState:
-        """Some of the components, where their codes put them."""
+        """Some of the components, where their codes put them, that have seen nothing of these."""
         family, device = start.state.family, start.device
         rows = np.isin(self.components, chosen)
         z = start.standardization.points(torch.from_numpy(self.codes[rows]).double()).to(device)
         member = torch.from_numpy(self.components[rows][:, None] == chosen).double().to(device)
         stats = summarize(family, z, member, torch.from_numpy(self.weights[rows]).to(device))
-        ids = [self.ids[k] for k in chosen]
-        return MixtureState.carried(family, start.state.alpha, stats, ids, self.next_id)
+        ids = tuple(self.ids[k] for k in chosen)
+        return MixtureState(family, start.state.alpha, stats.zeros(len(stats)), (), stats, ids, self.next_id)

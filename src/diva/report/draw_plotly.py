@@ -110,20 +110,9 @@ def _trace(mark: Mark) -> dict[str, Any]:
     match mark:
         case Line():
             told = {"name": mark.name, "hovertemplate": "%{y}"} if mark.name else {"hoverinfo": "skip"}
-            line = {
-                "color": mark.colour,
-                "width": mark.width if not mark.name else 2,
-                "shape": "hv" if mark.steps else "linear",
-            }
-            mode = "lines+markers" if mark.dots else "lines"
-            return {
-                "type": "scatter",
-                "mode": mode,
-                "x": mark.x,
-                "y": mark.y,
-                "line": line,
-                "cliponaxis": bool(mark.name),
-            } | told
+            line = {"color": mark.colour, "width": 2 if mark.name else mark.width, "shape": "hv" if mark.steps else "linear"}
+            curve = {"type": "scatter", "mode": "lines+markers" if mark.dots else "lines", "x": mark.x, "y": mark.y}
+            return curve | {"line": line, "cliponaxis": bool(mark.name)} | told
         case Points():
             marker: dict[str, Any] = {"color": mark.colour, "symbol": mark.symbol, "size": mark.size, "opacity": mark.opacity}
             if mark.name:

@@ -8,21 +8,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from diva.atomic import write_atomically
+from diva.report import plots
 from diva.report.draw_matplotlib import STYLE, to_matplotlib
 from diva.report.findings import Findings, read_findings
 from diva.report.marks import Plot
-from diva.report.plots import (
-    contingency_plot,
-    differences_plot,
-    epochs_plot,
-    errors_plot,
-    flow_plot,
-    gallery_plot,
-    map_plot,
-    pairs_plot,
-    sizes_plot,
-    tree_plot,
-)
 
 FORMATS = ("png", "svg", "pdf", "eps")
 
@@ -80,18 +69,18 @@ def _plots(findings: Findings) -> Iterator[tuple[str, Plot]]:
     """Name of a file and its plot, for all that the run has."""
     summary, snapshot = findings.summary, findings.snapshot
     for level in findings.levels:
-        yield f"map-{level.word}", map_plot(findings, level)
-    yield "gallery", (gallery_plot if findings.is_image else differences_plot)(findings)
-    yield "sizes", sizes_plot(findings)
+        yield f"map-{level.word}", plots.map_plot(findings, level)
+    yield "gallery", (plots.gallery_plot if findings.is_image else plots.differences_plot)(findings)
+    yield "sizes", plots.sizes_plot(findings)
     if summary.tree is not None:
-        yield "tree", tree_plot(findings, summary.tree)
+        yield "tree", plots.tree_plot(findings, summary.tree)
     if summary.epochs:
-        yield "epochs", epochs_plot(findings)
+        yield "epochs", plots.epochs_plot(findings)
     for i, flow in enumerate(findings.flows.values()):
-        yield "lineage" if i == 0 else f"lineage-{i + 1}", flow_plot(findings, flow)
+        yield "lineage" if i == 0 else f"lineage-{i + 1}", plots.flow_plot(findings, flow)
     if snapshot.table is not None and findings.class_names:
-        yield "contingency", contingency_plot(findings)
-    if snapshot.reconstructions is not None:
-        yield "reconstruction", pairs_plot(findings)
+        yield "contingency", plots.contingency_plot(snapshot.table, findings.class_names, findings.table_order)
+    if findings.reconstructions is not None:
+        yield "reconstruction", plots.pairs_plot(findings, findings.reconstructions)
     elif snapshot.feature_errors is not None:
-        yield "reconstruction", errors_plot(findings)
+        yield "reconstruction", plots.errors_plot(findings, snapshot.feature_errors)

@@ -17,8 +17,9 @@ from diva.report.lineage import Flow, survivors, trace
 from diva.report.palette import NEUTRAL, colour_of
 from diva.report.pictures import to_pictures
 from diva.report.projection import Projection, project_run
+from diva.report.words import count
 from diva.runs.snapshot import SNAPSHOT, Snapshot
-from diva.runs.summary import RESULTS, Components, Summary
+from diva.runs.summary import RESULTS, Summary
 
 N_SHOWN = 10  # samples of each sort in a gallery
 N_FEATURES = 8  # features that set a cluster apart
@@ -91,8 +92,7 @@ class Findings:
     def what_samples_are(self) -> str:
         """Images of so many pixels, or rows of so many features."""
         if self.summary.image is None:
-            n = self.summary.n_features
-            return f"rows of {n:,} feature{'s' if n != 1 else ''}"
+            return f"rows of {count(self.summary.n_features, 'feature')}"
         channels, height, width = self.summary.image.shape
         return f"{'colour ' if channels >= 3 else ''}images of {height} \u00d7 {width} pixels"
 
@@ -105,10 +105,16 @@ class Findings:
 
     def pictures(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         """Samples that are images, as bytes."""
-        image = self.summary.image
-        assert image is not None
-        low, high = image.value_range
-        return to_pictures(values, tuple(image.shape), image.channels_last, (low, high))
+        assert self.summary.image is not None
+        return to_pictures(values, self.summary.image)
+
+    @cached_property
+    def reconstructions(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]] | None:
+        """Some images, and what the decoder makes of their codes; None of tables, or without a decoder."""
+        found = self.snapshot
+        if found.reconstructed is None or found.reconstructions is None:
+            return None
+        return self.pictures(found.values[found.reconstructed]), self.pictures(found.reconstructions)
 
     @cached_property
     def feature_names(self) -> list[str]:
@@ -140,10 +146,10 @@ class Findings:
     @cached_property
     def levels(self) -> list[Level]:
         """Clusters, components if there are any, and true classes if labels were given."""
-        found = self.snapshot
+        found, components = self.snapshot, self.summary.components
         levels = [Level("cluster", "Clusters", found.clusters, [str(k) for k in range(self.summary.n_clusters)])]
-        if found.components is not None and self.components is not None:
-            levels.append(Level("component", "Components", found.components, [str(name) for name in self.components.ids]))
+        if found.components is not None and components is not None:
+            levels.append(Level("component", "Components", found.components, [str(name) for name in components.ids]))
         if found.truth is not None and self.class_names:
             levels.append(Level("class", "True classes", found.truth, list(self.class_names)))
         return levels
@@ -167,7 +173,7 @@ class Findings:
         return tuple(cluster for cluster in self.clusters if cluster.size > 0)
 
     def _cluster(self, number: int) -> FoundCluster:
-        found = self.snapshot
+        found, components = self.snapshot, self.summary.components
         members = np.flatnonzero(found.clusters == number)
         nearest = members[np.argsort(-self._centrality(members), kind="stable")][:N_SHOWN]
         least = members[np.argsort(found.confidence[members], kind="stable")][:N_SHOWN]
@@ -179,7 +185,7 @@ class Findings:
             size=int(found.sizes[number]),
             share=float(found.sizes[number] / max(self.summary.n_samples, 1)),
             confidence=float(found.mean_confidence[number]),
-            n_components=0 if self.components is None else list(self.components.clusters).count(number),
+            n_components=0 if components is None else list(components.clusters).count(number),
             majority=self.summary.majority(number),
             nearest=nearest,
             least=least,
@@ -227,35 +233,27 @@ class Findings:
 
     # --- components
 
-    @property
-    def components(self) -> Components | None:
-        """Components of the mixture, if there is one."""
-        return self.summary.components
-
     def colour_of_component(self, name: int) -> str:
         """Colour of the cluster that a component is in; grey if it is no longer there."""
-        assert self.components is not None
-        if name not in self.components.ids:
+        components = self.summary.components
+        if components is None or name not in components.ids:
             return NEUTRAL
-        return colour_of(self.components.clusters[list(self.components.ids).index(name)])
+        return colour_of(components.clusters[list(components.ids).index(name)])
 
     @cached_property
     def flows(self) -> dict[str, Flow]:
         """Where components came from: title -> diagram; two if the final mixture was fitted anew."""
-        if self.components is None:
+        components = self.summary.components
+        if components is None:
             return {}
         training = [move for move in self.summary.lineage if move.epoch is not None]
         final = [move for move in self.summary.lineage if move.epoch is None]
-        sizes = zip(self.components.ids, self.components.sizes, strict=True)
-        ends = {name: max(float(size), 0.5) for name, size in sizes}
+        ends = {name: max(float(size), 0.5) for name, size in zip(components.ids, components.sizes, strict=True)}
         left = survivors(training)
         if not training or set(ends) & set(left):
             flows = {"From the first component to the final ones": trace([*training, *final], ends)}
         else:
-            flows = {
-                "While training": trace(training, left),
-                "In the final mixture, fitted anew": trace(final, ends),
-            }
+            flows = {"While training": trace(training, left), "In the final mixture, fitted anew": trace(final, ends)}
         return {title: flow for title, flow in flows.items() if flow.links}
 
     # --- epochs
@@ -290,29 +288,15 @@ class Findings:
 
 
 def read_findings(run: str | os.PathLike[str], *, projection: str = "auto") -> Findings:
-    """Read the folder of a run.
-
-    Parameters
-    ----------
-    run : str or path-like
-    projection : {"auto", "tsne", "umap", "pca", "codes"}
-        How the map is made.
-
-    Raises
-    ------
-    ReportError
-        If the folder holds no finished run, or no summary of it.
-    ModelFileError
-        If one of its files is damaged.
-    """
-    folder = Path(run)
+    """Read the folder of a run; raises ReportError if there is no summary in it, ModelFileError if that is damaged."""
+    folder, name = Path(run), os.fspath(run)
     if not folder.is_dir():
-        raise ReportError(f"There is no folder {os.fspath(run)!r}. Give the folder of a run, as made with diva fit.")
+        raise ReportError(f"There is no folder {name!r}. Give the folder of a run, as made with diva fit.")
     if not (folder / SNAPSHOT).is_file():
         raise ReportError(
-            f"{os.fspath(run)!r} holds no {SNAPSHOT}: it is no run of diva fit, or one that has not ended. Resume it first."
+            f"{name!r} holds no {SNAPSHOT}: it is no run of diva fit, or one that has not ended. Resume it first."
         )
     if not (folder / RESULTS).is_file():
-        raise ReportError(f"{os.fspath(run)!r} holds no {RESULTS}: an old run. Make it with: diva report {os.fspath(run)}")
+        raise ReportError(f"{name!r} holds no {RESULTS}: an old run. Make it with: diva report {name}")
     summary = Summary.read(folder)
     return Findings(summary, project_run(folder, summary.snapshot.codes, projection))

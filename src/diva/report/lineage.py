@@ -12,26 +12,28 @@ MOST_ENDS = 40
 GAP = 0.5  # of the height of the diagram, between nodes
 
 
-@dataclass
+@dataclass(eq=False)
 class Node:
     """A component between two moves."""
 
     component: int
     mass: float  # when the move that made it was accepted
-    time: int  # which of the moves' moments, 0 before the first
+    time: int = 0  # which of the moves' moments, 0 before the first
     is_end: bool = False
+    into: list[Link] = field(default_factory=list)
+    out: list[Link] = field(default_factory=list)
     value: float = 0.0  # samples of the end that came through here
     x: float = 0.0
     y: float = 0.0
     height: float = 0.0
 
 
-@dataclass
+@dataclass(eq=False)
 class Link:
-    """A component that went on, was born from another, or went into another."""
+    """What happened: a component went on, was born from another, or went into another."""
 
-    source: int
-    target: int
+    source: Node
+    target: Node
     what: str
     move: Move
     value: float = 0.0
@@ -46,7 +48,7 @@ class Flow:
 
     nodes: list[Node] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
-    n_moves: int = 0  # moves on move
+    n_moves: int = 0  # births, merges and deletions
     n_shown: int = 0  # of them, those in the diagram: the others were about components that led nowhere
     n_light: int = 0  # components of the end that are left out because they are light, or because no move was about them
     n_unmoved: int = 0
@@ -67,18 +69,11 @@ def survivors(moves: Iterable[Move]) -> dict[int, float]:
     return masses
 
 
-def trace(moves: Sequence[Move], ends: Mapping[int, float]) -> Flow:
-    """Follow components back to where they came from.
+def trace(moves: Iterable[Move], ends: Mapping[int, float]) -> Flow:
+    """Follow the components that are left, given with their masses, back to where they came from.
 
     Components that were born and vanished again without giving birth to any that stayed are left out; so are the lightest
     ones where there are too many to be read.
-
-    Parameters
-    ----------
-    moves : sequence of Move
-        In order.
-    ends : mapping from component id to mass
-        The components that are left.
     """
     moves = [move for move in moves if move.move in MOVES]
     n_ends = len(ends)
@@ -86,13 +81,13 @@ def trace(moves: Sequence[Move], ends: Mapping[int, float]) -> Flow:
     ends = {component: mass for component, mass in ends.items() if component in set(heaviest)}
     kept = _ancestors(moves, ends)
     flow = Flow(n_moves=len(moves), n_light=n_ends - len(ends))
-    current: dict[int, int] = {}  # component id -> its node now
+    current: dict[int, Node] = {}  # by component id
     moments: list[tuple[int | None, int]] = []
 
-    def node_of(component: int, mass: float) -> int:
+    def node_of(component: int, mass: float) -> Node:
         if component not in current:
-            flow.nodes.append(Node(component, mass, time=0))
-            current[component] = len(flow.nodes) - 1
+            current[component] = Node(component, mass)
+            flow.nodes.append(current[component])
         return current[component]
 
     for move in moves:
@@ -107,14 +102,15 @@ def trace(moves: Sequence[Move], ends: Mapping[int, float]) -> Flow:
         sources = {p: node_of(p, sum(move.masses)) for p in parents}
         stayed = {c: node_of(c, masses[c]) for c in children if move.move == "delete"}
         for child in children:
-            flow.nodes.append(Node(child, masses[child], time=len(moments)))
-            target = current[child] = len(flow.nodes) - 1
+            target = current[child] = Node(child, masses[child], time=len(moments))
+            flow.nodes.append(target)
             for parent, source in (sources | ({child: stayed[child]} if stayed else {})).items():
-                what = "went on" if parent == child else "born from" if move.move == "birth" else "went into"
+                born, merged = f"{child} born from {parent}", f"{parent} went into {child}"
+                what = f"{child} went on" if parent == child else born if move.move == "birth" else merged
                 flow.links.append(Link(source, target, what, move))
     for component in ends:
         if component in current:
-            flow.nodes[current[component]].is_end = True
+            current[component].is_end = True
         else:
             flow.n_unmoved += 1
     _drop_dead_ends(flow)
@@ -124,17 +120,16 @@ def trace(moves: Sequence[Move], ends: Mapping[int, float]) -> Flow:
 
 
 def _drop_dead_ends(flow: Flow) -> None:
-    """Leave out what nothing that stayed came from; a node is made before those that come from it."""
-    alive = [node.is_end for node in flow.nodes]
+    """Leave out what nothing that stayed came from, and join the rest; a node is made before those that come from it."""
+    alive = {node for node in flow.nodes if node.is_end}
     for link in reversed(flow.links):
-        alive[link.source] = alive[link.source] or alive[link.target]
-    position = {old: new for new, old in enumerate(i for i, is_alive in enumerate(alive) if is_alive)}
-    flow.nodes = [node for node, is_alive in zip(flow.nodes, alive, strict=True) if is_alive]
-    flow.links = [
-        Link(position[link.source], position[link.target], link.what, link.move)
-        for link in flow.links
-        if link.target in position
-    ]
+        if link.target in alive:
+            alive.add(link.source)
+    flow.nodes = [node for node in flow.nodes if node in alive]
+    flow.links = [link for link in flow.links if link.target in alive]
+    for link in flow.links:
+        link.source.out.append(link)
+        link.target.into.append(link)
 
 
 def _ancestors(moves: Iterable[Move], ends: Mapping[int, float]) -> set[int]:
@@ -153,67 +148,49 @@ def _ancestors(moves: Iterable[Move], ends: Mapping[int, float]) -> set[int]:
 
 def _weigh(flow: Flow, ends: Mapping[int, float]) -> None:
     """Let the samples of the ends flow back; links into one node share its value by the masses of their sources."""
-    into: dict[int, list[Link]] = {}
-    out_of: dict[int, list[Link]] = {}
-    for link in flow.links:
-        into.setdefault(link.target, []).append(link)
-        out_of.setdefault(link.source, []).append(link)
-    for i in reversed(range(len(flow.nodes))):
-        node = flow.nodes[i]
-        node.value = sum(link.value for link in out_of.get(i, ()))
+    for node in reversed(flow.nodes):
+        node.value = sum(link.value for link in node.out)
         if node.is_end:
             node.value += max(ends[node.component], 0.0)
-        links = into.get(i, [])
-        masses = [flow.nodes[link.source].mass / len(out_of[link.source]) for link in links]
+        masses = [link.source.mass / len(link.source.out) for link in node.into]
         total = sum(masses)
-        for link, mass in zip(links, masses, strict=True):
-            link.value = node.value * (mass / total if total > 0 else 1 / len(links))
+        for link, mass in zip(node.into, masses, strict=True):
+            link.value = node.value * (mass / total if total > 0 else 1 / len(masses))
 
 
 def _place(flow: Flow, n_moments: int) -> None:
     """Time from left to right, all ends at the right; families stay together, nodes of one moment apart."""
-    out_of: dict[int, list[Link]] = {}
-    for link in flow.links:
-        out_of.setdefault(link.source, []).append(link)
-    order = _family_order(flow, out_of)
-    columns = [[node for i, node in enumerate(flow.nodes) if node.time == t and i in out_of] for t in range(n_moments + 1)]
-    n_rows = max(len(order), *(len(column) for column in columns))
+    last = _last_by_family(flow)
+    columns = [[node for node in flow.nodes if node.time == t and node.out] for t in range(n_moments + 1)]
+    n_rows = max(len(last), *(len(column) for column in columns))
     gap = GAP / (n_rows - 1) if n_rows > 1 else 0.0
-    scale = (1 - GAP if n_rows > 1 else 1.0) / (sum(flow.nodes[i].value for i in order) or 1.0)
+    scale = (1 - GAP if n_rows > 1 else 1.0) / (sum(node.value for node in last) or 1.0)
     for node in flow.nodes:
         node.height = node.value * scale
-    top = (1 - sum(flow.nodes[i].height for i in order) - gap * (len(order) - 1)) / 2
-    for i in order:
-        node = flow.nodes[i]
+    top = (1 - sum(node.height for node in last) - gap * (len(last) - 1)) / 2
+    for node in last:
         node.x, node.y = 1.0, top + node.height / 2
         top += node.height + gap
-    for i in reversed(range(len(flow.nodes))):
-        if links := out_of.get(i):
-            weights = [max(link.value, 1e-9) for link in links]
-            flow.nodes[i].x = flow.nodes[i].time / (n_moments + 1)
-            middles = [flow.nodes[link.target].y for link in links]
-            flow.nodes[i].y = sum(w * y for w, y in zip(weights, middles, strict=True)) / sum(weights)
+    for node in reversed(flow.nodes):
+        if node.out:
+            weights = [max(link.value, 1e-9) for link in node.out]
+            node.x = node.time / (n_moments + 1)
+            node.y = sum(w * link.target.y for w, link in zip(weights, node.out, strict=True)) / sum(weights)
     for column in columns:
         _spread(sorted(column, key=lambda node: node.y), gap)
     _attach(flow, scale)
 
 
-def _family_order(flow: Flow, out_of: Mapping[int, Sequence[Link]]) -> list[int]:
+def _last_by_family(flow: Flow) -> list[Node]:
     """Nodes that nothing comes from, so that those of one family are beside each other; the largest family first."""
-    has_parent = {link.target for link in flow.links}
-    stack = [i for i in range(len(flow.nodes)) if i not in has_parent]
-    stack.sort(key=lambda i: flow.nodes[i].value)
-    order: list[int] = []
-    seen: set[int] = set()
+    stack = sorted((node for node in flow.nodes if not node.into), key=lambda node: node.value)
+    seen: dict[Node, None] = {}  # in the order of their first visit
     while stack:
-        i = stack.pop()
-        if i in seen:
-            continue
-        seen.add(i)
-        if i not in out_of:
-            order.append(i)
-        stack.extend(link.target for link in reversed(out_of.get(i, ())))
-    return order
+        node = stack.pop()
+        if node not in seen:
+            seen[node] = None
+            stack.extend(link.target for link in reversed(node.out))
+    return [node for node in seen if not node.out]
 
 
 def _spread(column: Sequence[Node], gap: float) -> None:
@@ -230,10 +207,9 @@ def _spread(column: Sequence[Node], gap: float) -> None:
 
 def _attach(flow: Flow, scale: float) -> None:
     """Let bands leave and reach their nodes in the order of where they go and come from, so that they do not cross."""
-    nodes = flow.nodes
-    left, right = ([node.y - node.height / 2 for node in nodes] for _ in range(2))
-    for link in sorted(flow.links, key=lambda link: nodes[link.target].y):
+    left, right = ({node: node.y - node.height / 2 for node in flow.nodes} for _ in range(2))
+    for link in sorted(flow.links, key=lambda link: link.target.y):
         link.height = link.value * scale
         link.y0, left[link.source] = left[link.source], left[link.source] + link.height
-    for link in sorted(flow.links, key=lambda link: nodes[link.source].y):
+    for link in sorted(flow.links, key=lambda link: link.source.y):
         link.y1, right[link.target] = right[link.target], right[link.target] + link.height

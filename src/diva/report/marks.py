@@ -153,6 +153,6 @@ class Plot:
         return [mark for area in self.areas for mark in area.marks if isinstance(mark, kind)]
 
 
-def row_ticks(names: Sequence[str]) -> Axis:
+def row_ticks(names: Sequence[str], title: str = "") -> Axis:
     """The y axis of rows from the top down, by their names."""
-    return Axis(range=(len(names) - 0.4, -0.6), ticks=list(enumerate(names)))
+    return Axis(title, range=(len(names) - 0.4, -0.6), ticks=list(enumerate(names)))

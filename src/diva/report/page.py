@@ -65,9 +65,8 @@ def make_page(findings: Findings) -> str:
     panels = make_panels(findings)
     plots = {name: to_plotly(plot) for panel in panels for name, plot in panel.plots.items()}
     extra = {name: value for panel in panels for name, value in panel.data.items()}
-    title = escape(findings.summary.source)
     return Template(_part("page.html")).substitute(
-        title=title,
+        title=escape(findings.summary.source),
         style=_part("page.css"),
         summary=summary(findings),
         tiles=tiles(findings),
@@ -89,10 +88,8 @@ def to_json(value: Any) -> str:
 
 
 def _section(panel: Panel) -> str:
-    heading = f"{panel.name}-title"
-    return (
-        f'<section id="{panel.name}" aria-labelledby="{heading}"><h2 id="{heading}">{panel.title}</h2>{panel.body}</section>\n'
-    )
+    heading = f'<h2 id="{panel.name}-title">{panel.title}</h2>'
+    return f'<section id="{panel.name}" aria-labelledby="{panel.name}-title">{heading}{panel.body}</section>\n'
 
 
 @lru_cache(maxsize=1)

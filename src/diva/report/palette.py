@@ -15,16 +15,7 @@ COLOURS = (
     "#767676",  # grey
 )
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x", "star", "triangle-down")
-MARKERS = {
-    "circle": "o",
-    "diamond": "D",
-    "square": "s",
-    "triangle-up": "^",
-    "cross": "P",
-    "x": "X",
-    "star": "*",
-    "triangle-down": "v",
-}  # the same shapes as matplotlib calls them
+MARKERS = dict(zip(SYMBOLS, "oDs^PX*v", strict=True))  # the same shapes as matplotlib calls them
 NEUTRAL = "#8a8f98"
 INK = "#1f2933"
 COMPONENTS, CLUSTERS = "#0072B2", "#D55E00"  # K of the one and of the other, over the epochs
@@ -46,16 +37,17 @@ def symbol_of(number: int) -> str:
 
 def text_on(colour: str) -> str:
     """Black or white, whichever is read more easily on a colour."""
-    red, green, blue = (_linear(int(colour[i : i + 2], 16) / 255) for i in (1, 3, 5))
+    parts = (part / 255 for part in _rgb(colour))
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue
     return "#ffffff" if 1.05 / (luminance + 0.05) >= (luminance + 0.05) / 0.05 else "#000000"
 
 
 def faded(colour: str, opacity: float) -> str:
     """The same colour, see-through."""
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    red, green, blue = _rgb(colour)
     return f"rgba({red},{green},{blue},{opacity:g})"
 
 
-def _linear(part: float) -> float:
-    return float(part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4)
+def _rgb(colour: str) -> list[int]:
+    return [int(colour[i : i + 2], 16) for i in (1, 3, 5)]

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diva.report.findings import Findings, FoundCluster
+from diva.report import plots
+from diva.report.findings import Findings, FoundCluster, Level
 from diva.report.lineage import Flow
 from diva.report.marks import Plot
 from diva.report.palette import colour_of, symbol_of, text_on
 from diva.report.pictures import make_sheet, png_uri
-from diva.report.plots import (
-    MOST_BARS,
-    MOST_CELLS,
-    contingency_plot,
-    epochs_plot,
-    errors_plot,
-    flow_plot,
-    sizes_plot,
-    tree_plot,
-)
+from diva.report.projection import METHODS
 from diva.report.words import count, date, duration, escape, number, percent, plain
 
 MOST_CLUSTERS = 60  # galleries on one page
@@ -64,18 +56,9 @@ class Panel:
 
 def make_panels(findings: Findings) -> list[Panel]:
     """All parts that there is something to say for, in reading order."""
-    makers: Sequence[Callable[[Findings], Panel | None]] = (
-        map_panel,
-        gallery_panel,
-        sizes_panel,
-        agreement_panel,
-        tree_panel,
-        epochs_panel,
-        lineage_panel,
-        reconstruction_panel,
-        settings_panel,
-    )
-    return [panel for make in makers if (panel := make(findings)) is not None]
+    first = (map_panel, gallery_panel, sizes_panel, agreement_panel, tree_panel)
+    then = (epochs_panel, lineage_panel, reconstruction_panel, settings_panel)
+    return [panel for make in (*first, *then) if (panel := make(findings)) is not None]
 
 
 # --- at a glance
@@ -114,7 +97,7 @@ def tiles(findings: Findings) -> str:
 def _sparkline(findings: Findings) -> str:
     """K over epochs, as small as a word."""
     counts = [epoch.n_components or epoch.n_clusters or 0 for epoch in findings.summary.epochs]
-    if len(counts) < 2 or max(counts) == 0 or findings.components is None:
+    if len(counts) < 2 or max(counts) == 0 or findings.summary.components is None:
         return ""
     points = [(200 * i / (len(counts) - 1), 37 - 34 * k / max(counts)) for i, k in enumerate(counts)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
@@ -133,32 +116,30 @@ def _sparkline(findings: Findings) -> str:
 def map_panel(findings: Findings) -> Panel:
     """Codes on a plane, with a switch of what colours mean."""
     snapshot = findings.snapshot
-    levels = map_levels(findings)
+    levels = {level.word: _map_level(findings, level) for level in findings.levels}
     buttons = "".join(
         f'<button type="button" data-level="{key}" aria-pressed="{str(i == 0).lower()}">{escape(level["title"])}</button>'
         for i, (key, level) in enumerate(levels.items())
     )
-    points = findings.projection.points
+    x, y = findings.projection.points.T
     data: dict[str, Any] = {
-        "x": _rounded(points[:, 0], 2),
-        "y": _rounded(points[:, 1], 2),
+        "x": _rounded(x, 2),
+        "y": _rounded(y, 2),
         "index": snapshot.index.tolist(),
         "confidence": _rounded(snapshot.confidence, 3),
         "levels": levels,
         "sheet": asdict(make_sheet(findings.pictures(snapshot.values))) if findings.is_image else None,
         "rows": None if findings.is_image else _unusual_features(findings),
     }
-    how = (
-        "The codes as they are."
-        if findings.projection.method == "codes"
-        else f"Codes of {snapshot.codes.shape[1]} numbers, laid out on a plane by {escape(findings.projection.title)}: "
-        "neighbours are alike, distances between groups say little."
-    )
+    how = "The codes as they are."
+    if (method := findings.projection.method) != "codes":
+        how = f"Codes of {snapshot.codes.shape[1]} numbers, laid out on a plane by {METHODS[method]}: "
+        how += "neighbours are alike, distances between groups say little."
     n_samples = findings.summary.n_samples
     kept = "" if len(snapshot) == n_samples else f" {len(snapshot):,} of {n_samples:,} samples are shown."
     body = (
-        f'<p class="note">{how}{kept} Point at a sample to see it, or use the arrow keys on the map.</p>'
-        f'<div class="switch" role="group" aria-label="Colour the map by">{buttons}</div>'
+        _note(f"{how}{kept} Point at a sample to see it, or use the arrow keys on the map.")
+        + f'<div class="switch" role="group" aria-label="Colour the map by">{buttons}</div>'
         '<div class="map-frame"><div id="map" class="plot" tabindex="0" role="application" '
         'aria-label="Map of the codes. Arrow keys step through the samples."></div>'
         '<div id="card" hidden></div></div><p id="said" class="hidden" aria-live="polite"></p>'
@@ -166,21 +147,17 @@ def map_panel(findings: Findings) -> Panel:
     return Panel("map-of-codes", "Map of the codes", body, data={"map": data})
 
 
-def map_levels(findings: Findings) -> dict[str, Any]:
+def _map_level(findings: Findings, level: Level) -> dict[str, Any]:
     """What points can be coloured by: groups with their names, colours, shapes and middles."""
-    described = {}
-    for level in findings.levels:
-        groups, n = level.groups, len(level.names)
-        described[level.word] = {
-            "title": level.title,
-            "word": level.word,
-            "groups": groups.tolist(),
-            "names": level.names,
-            "colours": [colour_of(i) for i in range(n)],
-            "symbols": [symbol_of(i) for i in range(n)],
-            "middles": {i: _rounded(xy, 2) for i, xy in findings.middles(level).items()},
-        }
-    return described
+    return {
+        "title": level.title,
+        "word": level.word,
+        "groups": level.groups.tolist(),
+        "names": level.names,
+        "colours": [colour_of(i) for i in range(len(level.names))],
+        "symbols": [symbol_of(i) for i in range(len(level.names))],
+        "middles": {i: _rounded(xy, 2) for i, xy in findings.middles(level).items()},
+    }
 
 
 def _unusual_features(findings: Findings) -> dict[str, Any]:
@@ -221,24 +198,20 @@ def gallery_panel(findings: Findings) -> Panel:
         more = count(len(largest) - FIRST_CLUSTERS, "more cluster")
         body = cards(largest[:FIRST_CLUSTERS])
         body += f"<details><summary>Show {more}</summary>{cards(largest[FIRST_CLUSTERS:])}</details>"
-    return Panel("gallery", "Gallery of clusters", f'<p class="note">{note}</p>{body}')
+    return Panel("gallery", "Gallery of clusters", _note(note) + body)
 
 
 def _card(cluster: FoundCluster, body: str) -> str:
     parts = [f"{count(cluster.size, 'sample')} ({percent(cluster.share)})"]
     if cluster.majority is not None:
-        name, share = cluster.majority
-        parts.append(f"{percent(share)} are {escape(name)}")
+        parts.append(f"{percent(cluster.majority[1])} are {escape(cluster.majority[0])}")
     parts.append(f"confidence {percent(cluster.confidence)}")
     if cluster.n_components > 1:
         parts.append(count(cluster.n_components, "component"))
     return (
         f'<article class="card" id="cluster-{cluster.number}"><h3>{chip(cluster.number)} Cluster {cluster.number}</h3>'
-        f'<p class="facts">{" · ".join(parts)}</p>{body or _NOBODY}</article>'
+        f'<p class="facts">{" · ".join(parts)}</p>{body or _note("No sample is in this cluster.")}</article>'
     )
-
-
-_NOBODY = '<p class="note">No sample is in this cluster.</p>'
 
 
 def _image_card(findings: Findings, cluster: FoundCluster) -> str:
@@ -295,7 +268,7 @@ def _table_card(findings: Findings, cluster: FoundCluster) -> str:
         cluster,
         '<div class="scroll" tabindex="0" role="group" aria-label="Table of features"><table class="differences"><thead><tr>'
         f'<th scope="col">Feature</th><th scope="col" colspan="2" class="bar-head">Difference</th>{heads}</tr></thead>'
-        f'<tbody>{rows}</tbody></table></div><p class="note">Least certain samples, with their confidence: {doubtful}.</p>',
+        f"<tbody>{rows}</tbody></table></div>{_note(f'Least certain samples, with their confidence: {doubtful}.')}",
     )
 
 
@@ -306,9 +279,8 @@ def sizes_panel(findings: Findings) -> Panel:
     """How large and how certain each cluster is."""
     label = f"Bar chart of the sizes and mean confidence of {count(len(findings.filled), 'cluster')}"
     empty = len(findings.clusters) - len(findings.filled)
-    note = f'<p class="note">{count(empty, "cluster")} without samples left out here and in the gallery.</p>' if empty else ""
-    body = note + _plot_box("sizes-plot", label)
-    return Panel("sizes", "Sizes and confidence", body, {"sizes-plot": sizes_plot(findings)})
+    note = _note(f"{count(empty, 'cluster')} without samples left out here and in the gallery.") if empty else ""
+    return _plot_panel("sizes", "Sizes and confidence", note, plots.sizes_plot(findings), label)
 
 
 def agreement_panel(findings: Findings) -> Panel | None:
@@ -328,13 +300,14 @@ def agreement_panel(findings: Findings) -> Panel | None:
     n_columns = len(findings.table_order)
     label = f"Contingency table of {len(names)} classes and {n_columns} clusters"
     body = (
-        '<p class="note">Labels were only used to look at the result, never to find it.</p>'
-        f'<div class="scroll"><table class="metrics"><thead><tr><th scope="col">Metric</th>{head}</tr></thead>'
+        _note("Labels were only used to look at the result, never to find it.")
+        + f'<div class="scroll"><table class="metrics"><thead><tr><th scope="col">Metric</th>{head}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div><h3>Classes against clusters</h3>"
-        '<p class="note">Samples of each class in each cluster; the darker, the larger the share of the cluster.</p>'
-        + _plot_box("contingency-plot", label, n_columns if table.shape[0] * n_columns <= MOST_CELLS else 0)
+        + _note("Samples of each class in each cluster; the darker, the larger the share of the cluster.")
+        + _plot_box("contingency-plot", label, n_columns if table.shape[0] * n_columns <= plots.MOST_CELLS else 0)
     )
-    return Panel("agreement", "Agreement with the labels", body, {"contingency-plot": contingency_plot(findings)})
+    plot = plots.contingency_plot(table, names, findings.table_order)
+    return Panel("agreement", "Agreement with the labels", body, {"contingency-plot": plot})
 
 
 # --- tree, epochs, lineage
@@ -350,8 +323,7 @@ def tree_panel(findings: Findings) -> Panel | None:
         "What is joined left of the dotted line is one cluster. Leaves are named by component and cluster."
     )
     label = f"Tree of {len(tree.merges) + 1} components, coloured by cluster"
-    body = f'<p class="note">{note}</p>{_plot_box("tree-plot", label)}'
-    return Panel("tree", "Tree of components and clusters", body, {"tree-plot": tree_plot(findings, tree)})
+    return _plot_panel("tree", "Tree of components and clusters", _note(note), plots.tree_plot(findings, tree), label)
 
 
 def epochs_panel(findings: Findings) -> Panel | None:
@@ -369,8 +341,7 @@ def epochs_panel(findings: Findings) -> Panel | None:
         )
     if findings.n_below:
         note += f" The bound of {count(findings.n_below, 'epoch')} is too low to be shown."
-    body = f'<p class="note">{note}</p>' + _plot_box("epochs-plot", title)
-    return Panel("epochs", title, body, {"epochs-plot": epochs_plot(findings)})
+    return _plot_panel("epochs", title, _note(note), plots.epochs_plot(findings), title)
 
 
 def lineage_panel(findings: Findings) -> Panel | None:
@@ -381,15 +352,15 @@ def lineage_panel(findings: Findings) -> Panel | None:
         "From left to right, move by move; the width of a band is the number of samples that it leads to. "
         "Colours are those of the clusters, grey is gone."
     )
-    plots, body = {}, f'<p class="note">{intro}</p>'
+    drawn, body = {}, _note(intro)
     for i, (title, flow) in enumerate(findings.flows.items()):
-        plots[f"lineage-plot-{i}"] = flow_plot(findings, flow)
+        drawn[f"lineage-plot-{i}"] = plots.flow_plot(findings, flow)
         label = f"Flow diagram, {title.lower()}: {len(flow.ends)} components at the end"
-        body += f'<h3>{title}</h3><p class="note">{flow_note(flow)}</p>{_plot_box(f"lineage-plot-{i}", label)}'
-    return Panel("lineage", "Lineage of components", body, plots)
+        body += f"<h3>{title}</h3>{_note(_what_flows(flow))}{_plot_box(f'lineage-plot-{i}', label)}"
+    return Panel("lineage", "Lineage of components", body, drawn)
 
 
-def flow_note(flow: Flow) -> str:
+def _what_flows(flow: Flow) -> str:
     """What a flow diagram shows and what it leaves out."""
     said = f"{flow.n_shown} of {count(flow.n_moves, 'move')} led to the {count(len(flow.ends), 'component')} at the right."
     left_out = [
@@ -407,28 +378,25 @@ def flow_note(flow: Flow) -> str:
 def reconstruction_panel(findings: Findings) -> Panel | None:
     """What the decoder makes of codes: pictures above pictures, or how much of each feature is lost; None without a decoder."""
     snapshot = findings.snapshot
-    if snapshot.reconstructed is not None and snapshot.reconstructions is not None:
-        index = snapshot.reconstructed
-        originals, copies = findings.pictures(snapshot.values[index]), findings.pictures(snapshot.reconstructions)
+    if findings.reconstructions is not None:
+        names, clusters = (of[snapshot.reconstructed].tolist() for of in (snapshot.index, snapshot.clusters))
         pairs = "".join(
             f'<figure><img src="{png_uri(original)}" alt="Sample {name}"><img src="{png_uri(copy)}" alt="its reconstruction">'
             f"<figcaption>{chip(cluster)}</figcaption></figure>"
-            for original, copy, name, cluster in zip(
-                originals, copies, snapshot.index[index], snapshot.clusters[index].tolist(), strict=True
-            )
+            for original, copy, name, cluster in zip(*findings.reconstructions, names, clusters, strict=True)
         )
         note = "Above the sample, below what the decoder makes of its code, with the number of its cluster."
-        return Panel("reconstruction", "Reconstruction", f'<p class="note">{note}</p><div class="pairs">{pairs}</div>')
+        return Panel("reconstruction", "Reconstruction", f'{_note(note)}<div class="pairs">{pairs}</div>')
     if snapshot.feature_errors is None:
         return None
     note = (
         "How much of each feature's variance the codes do not hold, the worst first: "
         "0 % is a perfect copy, 100 % is no better than the mean."
     )
-    if (left_out := len(snapshot.feature_errors) - MOST_BARS) > 0:
+    if (left_out := len(snapshot.feature_errors) - plots.MOST_BARS) > 0:
         note += f" {count(left_out, 'feature')} that come out better are left out."
-    body = f'<p class="note">{note}</p>' + _plot_box("reconstruction-plot", "Reconstruction error of each feature")
-    return Panel("reconstruction", "Reconstruction", body, {"reconstruction-plot": errors_plot(findings)})
+    plot = plots.errors_plot(findings, snapshot.feature_errors)
+    return _plot_panel("reconstruction", "Reconstruction", _note(note), plot, "Reconstruction error of each feature")
 
 
 def settings_panel(findings: Findings) -> Panel:
@@ -465,16 +433,22 @@ def chip(cluster: int) -> str:
     return f'<span class="chip" style="background:{colour};color:{text_on(colour)}">{cluster}</span>'
 
 
+def _note(text: str) -> str:
+    return f'<p class="note">{text}</p>'
+
+
+def _plot_panel(name: str, title: str, before: str, plot: Plot, label: str) -> Panel:
+    """A panel with one plot, and some HTML before it."""
+    return Panel(name, title, before + _plot_box(f"{name}-plot", label), {f"{name}-plot": plot})
+
+
 def _plot_box(name: str, label: str, n_columns: int = 0) -> str:
     """Room for a plot; a wide one may be scrolled sideways."""
     plot = f'<div id="{name}" class="plot" role="img" aria-label="{escape(label)}"></div>'
     if n_columns <= 8:
         return plot
-    width = n_columns * 34 + 120
-    return (
-        f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(label)}">'
-        f'<div style="min-width:{width}px">{plot}</div></div>'
-    )
+    scroll = f'<div class="scroll" tabindex="0" role="group" aria-label="{escape(label)}">'
+    return f'{scroll}<div style="min-width:{n_columns * 34 + 120}px">{plot}</div></div>'
 
 
 def _rounded(values: Any, digits: int) -> list[float]:

@@ -13,48 +13,29 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, features
 
+from diva.runs.summary import ImageFormat
+
 GALLERY_PIXELS = 96  # larger pictures are made smaller for the gallery
 HOVER_PIXELS = 32  # and for the map
 SHEET_BYTES = 2_200_000  # most that all pictures of the map may take
 
 
-def to_pictures(
-    values: NDArray[Any], input_shape: tuple[int, ...], channels_last: bool, value_range: tuple[float, float]
-) -> NDArray[np.uint8]:
-    """Images as bytes, whatever shape and range they came in.
-
-    Parameters
-    ----------
-    values : array of shape (n, ...)
-    input_shape : (channels, height, width)
-    channels_last : bool
-    value_range : (darkest, brightest)
-
-    Returns
-    -------
-    array of shape (n, height, width) or (n, height, width, 3)
-    """
-    channels, height, width = input_shape
-    low, high = value_range
-    shape = (height, width, channels) if channels_last else (channels, height, width)
+def to_pictures(values: NDArray[Any], image: ImageFormat) -> NDArray[np.uint8]:
+    """Images as bytes of shape (n, height, width) or (n, height, width, 3), whatever shape and range they came in."""
+    channels, height, width = image.shape
+    low, high = image.value_range
+    shape = (height, width, channels) if image.channels_last else (channels, height, width)
     pictures = values.reshape(len(values), *shape).astype(np.float32)
-    if not channels_last:
+    if not image.channels_last:
         pictures = pictures.transpose(0, 2, 3, 1)
     pictures = pictures[..., :3] if channels >= 3 else pictures.mean(axis=-1)
     in_bytes: NDArray[np.uint8] = (np.clip((pictures - low) / max(high - low, 1e-12), 0, 1) * 255).round().astype(np.uint8)
     return in_bytes
 
 
-def data_uri(content: bytes, kind: str) -> str:
-    """A file inside a page."""
-    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
-
-
-def png_uri(picture: NDArray[np.uint8], most: int = GALLERY_PIXELS) -> str:
+def png_uri(picture: NDArray[np.uint8]) -> str:
     """One picture inside a page."""
-    buffer = io.BytesIO()
-    _shrunk(Image.fromarray(picture), most).save(buffer, "PNG", optimize=True)
-    return data_uri(buffer.getvalue(), "image/png")
+    return _data_uri(_encoded(_shrunk(Image.fromarray(picture), GALLERY_PIXELS), "PNG", optimize=True), "PNG")
 
 
 @dataclass(frozen=True)
@@ -72,13 +53,15 @@ def make_sheet(pictures: NDArray[np.uint8], most_bytes: int = SHEET_BYTES) -> Sh
     """Put pictures on one sheet, as good as they can be within so many bytes."""
     size = HOVER_PIXELS
     while True:
-        small = _all_shrunk(pictures, size)
+        small = pictures
+        if max(pictures.shape[1:3]) > size:
+            small = np.stack([np.asarray(_shrunk(Image.fromarray(picture), size)) for picture in pictures])
         n, height, width = small.shape[:3]
         columns = ceil(sqrt(n * height / width))
         image = Image.fromarray(_tiled(small, columns))
-        for content, kind in _encodings(image):
+        for content, form in _encodings(image):
             if len(content) * 4 / 3 <= most_bytes or size <= 8:
-                return Sheet(data_uri(content, kind), width, height, columns, ceil(n / columns))
+                return Sheet(_data_uri(content, form), width, height, columns, ceil(n / columns))
         size = size * 3 // 4
 
 
@@ -104,19 +87,20 @@ def _encodings(image: Image.Image) -> Iterator[tuple[bytes, str]]:
     """The picture as a file, from the best to the smallest."""
     if features.check("webp") and max(image.size) < 16_384:
         for options in ({"lossless": True, "quality": 50, "method": 2}, {"quality": 75}, {"quality": 45}):
-            buffer = io.BytesIO()
-            image.save(buffer, "WEBP", **options)
-            yield buffer.getvalue(), "image/webp"
+            yield _encoded(image, "WEBP", **options), "WEBP"
     else:
-        buffer = io.BytesIO()
-        image.save(buffer, "PNG", optimize=True)
-        yield buffer.getvalue(), "image/png"
+        yield _encoded(image, "PNG", optimize=True), "PNG"
 
 
-def _all_shrunk(pictures: NDArray[np.uint8], most: int) -> NDArray[np.uint8]:
-    if max(pictures.shape[1:3]) <= most:
-        return pictures
-    return np.stack([np.asarray(_shrunk(Image.fromarray(picture), most)) for picture in pictures])
+def _encoded(image: Image.Image, form: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+def _data_uri(content: bytes, form: str) -> str:
+    """A file inside a page."""
+    return f"data:image/{form.lower()};base64,{base64.b64encode(content).decode()}"
 
 
 def _shrunk(image: Image.Image, most: int) -> Image.Image:

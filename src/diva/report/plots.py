@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from itertools import cycle
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list
 
+from diva.report import palette
 from diva.report.findings import Findings, Level
 from diva.report.lineage import Flow, Link
 from diva.report.marks import Area, Axis, Band, Bars, Heat, Line, Mark, Picture, Plot, Points, Rule, Span, Text, row_ticks
-from diva.report.palette import (
-    BIRTHS,
-    CLUSTERS,
-    COMPONENTS,
-    FIRST_BOUND,
-    NEUTRAL,
-    REMOVALS,
-    SECOND_BOUND,
-    TINTS,
-    colour_of,
-    symbol_of,
-    text_on,
-)
+from diva.report.palette import colour_of, symbol_of, text_on
 from diva.report.words import clipped, count, percent
 from diva.runs.records import EpochRecord
 from diva.runs.summary import Tree
@@ -52,13 +42,9 @@ def sizes_plot(findings: Findings) -> Plot:
     """Samples and mean confidence of each cluster, as bars side by side."""
     clusters = findings.filled
     colours = [c.colour for c in clusters]
-    rows = replace(row_ticks([str(c.number) for c in clusters]), title="cluster")
-    sizes = Bars(
-        [c.size for c in clusters],
-        colours,
-        [f"{c.size:,}" for c in clusters],
-        [f"cluster {c.number}: {count(c.size, 'sample')}" for c in clusters],
-    )
+    rows = row_ticks([str(c.number) for c in clusters], "cluster")
+    said = [f"cluster {c.number}: {count(c.size, 'sample')}" for c in clusters]
+    sizes = Bars([c.size for c in clusters], colours, [f"{c.size:,}" for c in clusters], said)
     confidence = Bars(
         [round(c.confidence, 4) for c in clusters],
         colours,
@@ -67,45 +53,33 @@ def sizes_plot(findings: Findings) -> Plot:
     )
     largest = max(1, *(c.size for c in clusters), 0)
     shares = [(0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")]
-    return Plot(
-        [
-            Area([sizes], Axis("samples", (0, 1.25 * largest)), rows),
-            Area([confidence], Axis("mean confidence", (0, 1.4), shares), rows),
-        ],
-        height=_rows_height(len(clusters), 24, 15),
-        columns=2,
-        shares=(5, 4),
-    )
+    left = Area([sizes], Axis("samples", (0, 1.25 * largest)), rows)
+    right = Area([confidence], Axis("mean confidence", (0, 1.4), shares), rows)
+    return Plot([left, right], _rows_height(len(clusters), 24, 15), columns=2, shares=(5, 4))
 
 
-def contingency_plot(findings: Findings) -> Plot:
+def contingency_plot(table: NDArray[np.int64], names: Sequence[str], order: Sequence[int]) -> Plot:
     """Classes against clusters, with the counts; the darker, the larger the share of the cluster."""
-    table, names, order = findings.snapshot.table, findings.class_names, findings.table_order
-    assert table is not None
-    assert names is not None
     counts = table[:, order]
     shares = np.round(counts / np.maximum(counts.sum(axis=0), 1), 3).tolist()
     is_small = counts.size <= MOST_CELLS
-    heat = Heat(
-        shares,
+    texts = [[f"{n:,}" if n else "" for n in line] for line in counts.tolist()] if is_small else ()
+    hover = [
         [
-            [
-                f"cluster {cluster}, class {name}\n{count(n, 'sample')}\n{share:.1%} of the cluster"
-                for cluster, n, share in zip(order, line, row, strict=True)
-            ]
-            for name, line, row in zip(names, counts.tolist(), shares, strict=True)
-        ],
-        [[f"{n:,}" if n else "" for n in line] for line in counts.tolist()] if is_small else (),
-    )
+            f"cluster {cluster}, class {name}\n{count(n, 'sample')}\n{share:.1%} of the cluster"
+            for cluster, n, share in zip(order, line, row, strict=True)
+        ]
+        for name, line, row in zip(names, counts.tolist(), shares, strict=True)
+    ]
     x = Axis("cluster", (-0.5, len(order) - 0.5), [(i, str(k)) for i, k in enumerate(order)])
     y = Axis("class", (len(names) - 0.5, -0.5), [(i, clipped(name, 24)) for i, name in enumerate(names)])
     height = max(150, (30 if is_small else 11) * len(names) + 74)
-    return Plot([Area([heat], x, y)], height, width=42 * len(order) + 168)
+    return Plot([Area([Heat(shares, hover, texts)], x, y)], height, width=42 * len(order) + 168)
 
 
 def tree_plot(findings: Findings, tree: Tree) -> Plot:
     """The dendrogram of the components, leaves at the left, branches in the colour of their cluster."""
-    components = findings.components
+    components = findings.summary.components
     assert components is not None
     n = len(components.ids)
     joined = [float(d) for d in tree.distances]
@@ -125,7 +99,7 @@ def tree_plot(findings: Findings, tree: Tree) -> Plot:
             xs += [round(x[of], 4), round(x[node], 4), None]
             ys += [y[a], y[b], None]
     marks: list[Mark] = [
-        Line(xs, ys, NEUTRAL if of is None else colour_of(of), width=1.5 if of is None else 2.5)
+        Line(xs, ys, palette.NEUTRAL if of is None else colour_of(of), width=1.5 if of is None else 2.5)
         for of, (xs, ys) in paths.items()
     ]
     for of in sorted(set(components.clusters)):
@@ -134,39 +108,33 @@ def tree_plot(findings: Findings, tree: Tree) -> Plot:
         marks.append(Points([start] * len(own), [y[k] for k in own], colour_of(of), symbol_of(of), 8, said))
     marks.append(Rule(tree.cut, "cut here"))
     reach = 1 - start
-    rows = row_ticks([f"{components.ids[k]} in {components.clusters[k]}" for k in leaves])
+    rows = row_ticks([f"{components.ids[k]} in {components.clusters[k]}" for k in leaves], "component in cluster")
     across = Axis("distance", (start - 0.02 * reach, 1 + 0.03 * reach))
-    area = Area(marks, across, replace(rows, title="component in cluster"))
-    return Plot([area], _rows_height(n, 22, 14))
+    return Plot([Area(marks, across, rows)], _rows_height(n, 22, 14))
 
 
 def epochs_plot(findings: Findings) -> Plot:
     """K with births and merges above, the bound or the loss below, phases shaded."""
     epochs = findings.summary.epochs
-    names = list(dict.fromkeys(phase for phase, _, _ in findings.phases))
-    spans = [
-        Span(first - 0.5, last + 0.5, TINTS[names.index(phase) % len(TINTS)], phase) for phase, first, last in findings.phases
-    ]
+    tints = dict(zip(dict.fromkeys(phase for phase, _, _ in findings.phases), cycle(palette.TINTS), strict=False))
+    spans = [Span(first - 0.5, last + 0.5, tints[phase], phase) for phase, first, last in findings.phases]
     numbers = [epoch.epoch + 1 for epoch in epochs]
     x = Axis("epoch", (numbers[0] - 0.5, numbers[-1] + 0.5), whole=True)
 
     def curve(name: str, values: Sequence[float | None], colour: str, steps: bool = False) -> list[Mark]:
         shown = [None if v is None else float(f"{v:.6g}") for v in values]
-        return (
-            [Line(numbers, shown, colour, name, steps=steps, dots=len(numbers) <= 12)]
-            if any(v is not None for v in values)
-            else []
-        )
+        line = Line(numbers, shown, colour, name, steps=steps, dots=len(numbers) <= 12)
+        return [line] if any(v is not None for v in values) else []
 
-    has_moves = findings.components is not None  # otherwise K was given, and stays
+    has_moves = findings.summary.components is not None  # otherwise K was given, and stays
     components = [epoch.n_components or None if has_moves else None for epoch in epochs]
     clusters = [epoch.n_clusters if has_moves else None for epoch in epochs]
     top = max([1, *(k or 0 for k in (*components, *clusters))])
-    counts = [*curve("components", components, COMPONENTS, True), *curve("clusters", clusters, CLUSTERS, True)]
+    counts = [*curve("components", components, palette.COMPONENTS, True), *curve("clusters", clusters, palette.CLUSTERS, True)]
     counts += _moves(epochs, "births", top) + _moves(epochs, "merges and deletions", top)
-    bounds = curve("bound", [epoch.bound for epoch in epochs], FIRST_BOUND)
-    bounds += curve("bound on validation data", [epoch.validation_bound for epoch in epochs], SECOND_BOUND)
-    lower = bounds or curve("loss", [epoch.loss for epoch in epochs], FIRST_BOUND)
+    bounds = curve("bound", [epoch.bound for epoch in epochs], palette.FIRST_BOUND)
+    bounds += curve("bound on validation data", [epoch.validation_bound for epoch in epochs], palette.SECOND_BOUND)
+    lower = bounds or curve("loss", [epoch.loss for epoch in epochs], palette.FIRST_BOUND)
     title = "bound per sample" if bounds else "loss"
     areas = [Area([*spans, *counts], x, Axis("K", (0, 1.15 * top)))] if counts else []
     areas.append(Area([*spans, *lower], x, Axis(title, findings.bound_range)))
@@ -176,74 +144,54 @@ def epochs_plot(findings: Findings) -> Plot:
 def _moves(epochs: Sequence[EpochRecord], name: str, top: int) -> list[Mark]:
     """Births a little above the number of components, merges and deletions a little below."""
     is_birth = name == "births"
-    moved = [(epoch, epoch.births if is_birth else epoch.merges + epoch.deletes) for epoch in epochs]
-    moved = [(epoch, n) for epoch, n in moved if n]
-    if not moved:
-        return []
-    shift = 0.06 * top if is_birth else -0.06 * top
-    return [
-        Points(
-            [epoch.epoch + 1 for epoch, _ in moved],
-            [max((epoch.n_components or 0) + shift, 0.02 * top) for epoch, _ in moved],
-            BIRTHS if is_birth else REMOVALS,
-            "triangle-up" if is_birth else "triangle-down",
-            [min(8 + 2 * n**0.5, 20) for _, n in moved],
-            [f"{n} {name}" for _, n in moved],
-            name,
-        )
-    ]
+    numbers = [epoch.births if is_birth else epoch.merges + epoch.deletes for epoch in epochs]
+    moved = [(epoch, n) for epoch, n in zip(epochs, numbers, strict=True) if n]
+    colour, symbol, shift = (
+        (palette.BIRTHS, "triangle-up", 0.06 * top) if is_birth else (palette.REMOVALS, "triangle-down", -0.06 * top)
+    )
+    x = [epoch.epoch + 1 for epoch, _ in moved]
+    y = [max((epoch.n_components or 0) + shift, 0.02 * top) for epoch, _ in moved]
+    sizes, said = [min(8 + 2 * n**0.5, 20) for _, n in moved], [f"{n} {name}" for _, n in moved]
+    return [Points(x, y, colour, symbol, sizes, said, name)] if moved else []
 
 
 def flow_plot(findings: Findings, flow: Flow) -> Plot:
     """Where components came from, as bands from left to right; what happened is said on pointing at them."""
-    nodes = flow.nodes
-    colour = [findings.colour_of_component(node.component) for node in nodes]
-    bands = [
-        Band(nodes[link.source].x, link.y0, nodes[link.target].x, link.y1, link.height, colour[link.target])
-        for link in flow.links
-    ]
+    colour = {node: findings.colour_of_component(node.component) for node in flow.nodes}
+    bands = [Band(link.source.x, link.y0, link.target.x, link.y1, link.height, colour[link.target]) for link in flow.links]
     stems = [
-        Line([node.x, node.x], [node.y - node.height / 2, node.y + node.height / 2], shade, width=10)
-        for node, shade in zip(nodes, colour, strict=True)
+        Line([node.x, node.x], [node.y - node.height / 2, node.y + node.height / 2], colour[node], width=10)
+        for node in flow.nodes
     ]
     names = [
         Text(node.x, node.y, str(node.component), "right" if node.is_end else "left")
-        for node in nodes
+        for node in flow.nodes
         if node.is_end or node.time == 0
     ]
-    said = [(node.x, node.y, f"component {node.component}, leads to {node.value:,.0f} samples") for node in nodes]
-    for link in flow.links:
-        source, target = nodes[link.source], nodes[link.target]
-        middle = (link.y0 + link.y1 + link.height) / 2
-        said.append(((source.x + target.x) / 2, middle, _what_happened(link, source.component, target.component)))
+    said = [(node.x, node.y, f"component {node.component}, leads to {node.value:,.0f} samples") for node in flow.nodes]
+    said += [
+        ((link.source.x + link.target.x) / 2, (link.y0 + link.y1 + link.height) / 2, _what_happened(link))
+        for link in flow.links
+    ]
     x, y, hover = zip(*said, strict=True)
-    pointers = Points([round(v, 4) for v in x], [round(v, 4) for v in y], NEUTRAL, size=12, hover=hover, opacity=0.0)
+    pointers = Points([round(v, 4) for v in x], [round(v, 4) for v in y], palette.NEUTRAL, size=12, hover=hover, opacity=0.0)
     area = Area([*bands, *stems, *names, pointers], Axis(range=(0, 1), hidden=True), Axis(range=(1, 0), hidden=True))
     return Plot([area], height=max(110, 21 * max(len(flow.ends), 3) + 30), width=770)
 
 
-def _what_happened(link: Link, source: int, target: int) -> str:
+def _what_happened(link: Link) -> str:
     move = link.move
     when = "in the final mixture" if move.epoch is None else f"in epoch {move.epoch + 1}"
-    who = {"went on": f"{target} went on", "born from": f"{target} born from {source}"}.get(
-        link.what, f"{source} went into {target}"
-    )
-    return f"{who}: {move.move} {when}, gain {move.gain:,.3g}"
+    return f"{link.what}: {move.move} {when}, gain {move.gain:,.3g}"
 
 
-def errors_plot(findings: Findings) -> Plot:
+def errors_plot(findings: Findings, errors: NDArray[np.float64]) -> Plot:
     """How much of each feature reconstruction loses, the worst first."""
-    errors = findings.snapshot.feature_errors
-    assert errors is not None
     order = np.argsort(-errors, kind="stable")[:MOST_BARS].tolist()
     names = [findings.feature_names[j] for j in order]
     texts = [percent(float(errors[j])) for j in order]
-    bars = Bars(
-        [round(float(errors[j]), 4) for j in order],
-        [COMPONENTS] * len(order),
-        texts,
-        [f"{name}: {text} of the variance lost" for name, text in zip(names, texts, strict=True)],
-    )
+    said = [f"{name}: {text} of the variance lost" for name, text in zip(names, texts, strict=True)]
+    bars = Bars([round(float(errors[j]), 4) for j in order], [palette.COMPONENTS] * len(order), texts, said)
     x = Axis("variance lost", (0, 1.2 * max(0.2, float(errors.max()))), percent=True)
     return Plot([Area([bars], x, row_ticks([clipped(name) for name in names]))], _rows_height(len(order), 24, 24), width=630)
 
@@ -270,37 +218,29 @@ def gallery_plot(findings: Findings) -> Plot:
     """A row for each cluster of images: nearest the centre, made by the model, least certain; the page has strips of it."""
     clusters, values = findings.filled[:MOST_ROWS], findings.snapshot.values
     marks: list[Mark] = []
-    strip, x = N_IN_STRIP * 1.08 + 1, 1.0
+    x, tall = 1.0, findings.image_ratio
     sorts = [("nearest the centre", [values[c.nearest] for c in clusters])]
     if any(len(c.drawn) for c in clusters):
         sorts.append(("made by the model", [c.drawn for c in clusters]))
     sorts.append(("least certain", [values[c.least] for c in clusters]))
-    tall = findings.image_ratio
     for title, rows in sorts:
         marks.append(Text(x, -0.4, title, "right"))
         for i, images in enumerate(rows):
             for j, pixels in enumerate(findings.pictures(images[:N_IN_STRIP])):
                 marks.append(Picture(pixels, x + 1.08 * j, 1.08 * i * tall, 1.0, tall))
-        x += strip
+        x += N_IN_STRIP * 1.08 + 1
     for i, c in enumerate(clusters):
-        place = (1.08 * i + 0.5) * tall
-        marks.append(Text(0.4, place, str(c.number), colour=text_on(c.colour), box=c.colour))
+        marks.append(Text(0.4, (1.08 * i + 0.5) * tall, str(c.number), colour=text_on(c.colour), box=c.colour))
     return _picture_plot(marks, width=x - 1, top=-0.9, bottom=1.08 * len(clusters) * tall)
 
 
-def pairs_plot(findings: Findings) -> Plot:
+def pairs_plot(findings: Findings, lines: Sequence[NDArray[np.uint8]]) -> Plot:
     """Images above what the decoder makes of their codes; the page has pairs of them."""
-    snapshot, tall = findings.snapshot, findings.image_ratio
-    assert snapshot.reconstructed is not None
-    assert snapshot.reconstructions is not None
-    above = findings.pictures(snapshot.values[snapshot.reconstructed])
-    below = findings.pictures(snapshot.reconstructions)
+    tall = findings.image_ratio
     marks = [
-        Picture(pixels, 1.08 * j, 1.08 * i * tall, 1.0, tall)
-        for i, line in enumerate((above, below))
-        for j, pixels in enumerate(line)
+        Picture(pixels, 1.08 * j, 1.08 * i * tall, 1.0, tall) for i, line in enumerate(lines) for j, pixels in enumerate(line)
     ]
-    return _picture_plot(marks, width=1.08 * len(above), top=0.0, bottom=2.08 * tall)
+    return _picture_plot(marks, width=1.08 * len(lines[0]), top=0.0, bottom=2.08 * tall)
 
 
 def _picture_plot(marks: Sequence[Mark], width: float, top: float, bottom: float, side: float = 38.0) -> Plot:

@@ -28,21 +28,12 @@ class Projection:
     points: NDArray[np.float32]  # (m, 2)
     method: str  # a key of ``METHODS``
 
-    @property
-    def title(self) -> str:
-        """The method as people call it."""
-        return METHODS[self.method]
-
 
 def project(codes: NDArray[np.float32], method: str = "auto") -> Projection:
-    """Make a map of codes.
+    """Make a map of codes (m, D).
 
-    Parameters
-    ----------
-    codes : array of shape (m, D)
-    method : {"auto", "tsne", "umap", "pca", "codes"}
-        "codes" shows their first two numbers as they are. "auto" does so if there are no more, else takes UMAP if umap-learn is
-        installed, or t-SNE.
+    The method "codes" shows their first two numbers as they are; "auto" does so if there are no more, else takes UMAP if
+    umap-learn is installed, or t-SNE.
     """
     method = _resolve(codes, method)
     spread = codes - codes.mean(axis=0)
@@ -67,16 +58,16 @@ def project(codes: NDArray[np.float32], method: str = "auto") -> Projection:
 def project_run(run: Path, codes: NDArray[np.float32], method: str = "auto") -> Projection:
     """Make the map of a run's codes, or take the one that was made before."""
     method = _resolve(codes, method)
-    path, mark = run / PROJECTION, _mark(codes)
+    digest = hashlib.sha256(repr(codes.shape).encode() + np.ascontiguousarray(codes).tobytes())
+    path, about = run / PROJECTION, {"method": method, "mark": digest.hexdigest()}
     with suppress(OSError, ModelFileError):  # a damaged map is made anew
         _, document, arrays = read_arrays(path, kinds=(KIND,))
-        points = arrays["points"]
-        if document == {"method": method, "mark": mark} and points.shape == (len(codes), 2):
-            return Projection(points, method)
+        if document == about and arrays["points"].shape == (len(codes), 2):
+            return Projection(arrays["points"], method)
     made = project(codes, method)
     if made.method != "codes":
         with suppress(OSError):  # a folder that cannot be written to can still be looked at
-            write_archive(path, KIND, {"method": method, "mark": mark}, {"points": made.points})
+            write_archive(path, KIND, about, {"points": made.points})
     return made
 
 
@@ -91,10 +82,3 @@ def _resolve(codes: NDArray[np.float32], method: str) -> str:
     if codes.shape[1] <= 2:
         return "codes"
     return "umap" if find_spec("umap") is not None else "tsne"
-
-
-def _mark(codes: NDArray[np.float32]) -> str:
-    """What tells these codes from others."""
-    digest = hashlib.sha256(repr(codes.shape).encode())
-    digest.update(np.ascontiguousarray(codes).tobytes())
-    return digest.hexdigest()

@@ -36,6 +36,7 @@ DTYPES = ("float64", "float32", "int64", "uint8", "bool")
 AnyPath: TypeAlias = str | os.PathLike[str]
 Value = TypeVar("Value")
 Arrays: TypeAlias = dict[str, NDArray[Any]]
+Tensors: TypeAlias = "Mapping[str, Tensor] | Mapping[str, NDArray[Any]]"
 
 _WHEN_READING = "Save the model again, or restore the file from a copy."
 _WHEN_WRITING = "Nothing was written. Correct the model, then save it again."
@@ -50,28 +51,11 @@ class Archive:
     tensors: dict[str, Tensor]
 
 
-def write_archive(
-    path: AnyPath, kind: str, document: dict[str, Any], tensors: Mapping[str, Tensor] | Mapping[str, NDArray[Any]]
-) -> None:
-    """Write a model file: all of it, or nothing.
+def write_archive(path: AnyPath, kind: str, document: dict[str, Any], tensors: Tensors) -> None:
+    """Write a model file: all of it, or nothing; a file already there is replaced in one step.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file to write; its folder must exist. A file already there is replaced in one step.
-    kind : str
-        What the file holds, for the reader to recognize.
-    document : dict
-        Anything JSON can hold. Tuples come back as lists, and keys as strings.
-    tensors : mapping from str to Tensor or array
-        Finite, of a dtype in ``DTYPES``, on any device; they come back on the CPU.
-
-    Raises
-    ------
-    ModelFileError
-        If the document or a tensor cannot be stored, or the path is a folder.
-    OSError
-        If the file cannot be written. A file already there is then unchanged.
+    Tuples in the document come back as lists, and keys as strings; tensors, which may be on any device, on the CPU. Raises
+    ModelFileError if the document is no JSON, or a tensor is not finite or of no dtype in ``DTYPES``, or the path is a folder.
     """
     target = Path(os.path.realpath(path))  # a symbolic link stays a link
     if not target.parent.is_dir():
@@ -79,9 +63,7 @@ def write_archive(
         raise FileNotFoundError(f"Could not write {os.fspath(path)!r}: its folder does not exist. {advice}")
     if target.exists():
         _check_is_file(path)
-
-    content = _serialize(path, kind, document, tensors)
-    write_atomically(target, content, shown=path)
+    write_atomically(target, _serialize(path, kind, document, tensors), shown=path)
 
 
 def read_archive(path: AnyPath, *, kinds: Collection[str]) -> Archive:
@@ -93,28 +75,9 @@ def read_archive(path: AnyPath, *, kinds: Collection[str]) -> Archive:
 
 
 def read_arrays(path: AnyPath, *, kinds: Collection[str]) -> tuple[str, dict[str, Any], Arrays]:
-    """Read a model file, or refuse it.
+    """Kind, document and arrays of a model file.
 
-    Parameters
-    ----------
-    path : str or path-like
-        A file written by ``write_archive``.
-    kinds : collection of str
-        The kinds the caller can use.
-
-    Returns
-    -------
-    kind : str
-    document : dict
-    arrays : dict of str to array
-        Copies: they do not depend on the file any more.
-
-    Raises
-    ------
-    ModelFileError
-        If the file is damaged, incomplete, not a diva model, of another schema or of another kind.
-    OSError
-        If there is no such file, or it cannot be opened.
+    Raises ModelFileError if it is damaged, incomplete, not a diva model, of another schema or of none of the kinds.
     """
     if not os.path.exists(path):
         raise FileNotFoundError(f"There is no file {os.fspath(path)!r}. Check the path, from {os.getcwd()!r}.")
@@ -130,7 +93,6 @@ def read_arrays(path: AnyPath, *, kinds: Collection[str]) -> tuple[str, dict[str
     except (SafetensorError, AttributeError, OverflowError, TypeError, ValueError) as error:  # numpy's, of impossible shapes
         found = f"it cannot be read as one ({str(error)[:200]})"
         raise _refusal(path, "be a complete safetensors file", found) from error
-
     kind, text = metadata["kind"], metadata["document"]
     # The checksum detects damage, not malice: whoever edits a file can update it. So the structure is checked as well.
     if metadata["sha256"] != _checksum(kind, text, arrays) or not _is_padded_with_spaces(path):
@@ -150,9 +112,7 @@ def parts_with(tensors: Mapping[str, Value], prefix: str) -> dict[str, Value]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _serialize(
-    path: AnyPath, kind: str, document: dict[str, Any], tensors: Mapping[str, Tensor] | Mapping[str, NDArray[Any]]
-) -> bytes:
+def _serialize(path: AnyPath, kind: str, document: dict[str, Any], tensors: Tensors) -> bytes:
     for name, tensor in tensors.items():
         _check_dtype(path, name, tensor, _WHEN_WRITING)
     arrays = {name: np.ascontiguousarray(t if isinstance(t, np.ndarray) else t.detach().cpu()) for name, t in tensors.items()}
@@ -193,8 +153,7 @@ def _check_metadata(path: AnyPath, metadata: dict[str, str], kinds: Collection[s
         advice = "Read it with the version of diva that wrote it, or save the model again with this one."
         raise _refusal(path, expected, f"it has schema {short_repr(schema)}", advice)
     if kind not in kinds:
-        advice = "Load it with what saved it."
-        raise _refusal(path, f"hold one of {sorted(kinds)}", f"it holds {short_repr(kind)}", advice)
+        raise _refusal(path, f"hold one of {sorted(kinds)}", f"it holds {short_repr(kind)}", "Load it with what saved it.")
     if missing := {"document", "sha256"} - metadata.keys():
         raise _refusal(path, "have a document and a checksum", f"it lacks {sorted(missing)}")
 

@@ -58,8 +58,7 @@ class Snapshot:
     @cached_property
     def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean and standard deviation of each feature; 1 for those that never vary."""
-        rows = self.rows
-        mean, sd = rows.mean(axis=0), rows.std(axis=0)
+        mean, sd = self.rows.mean(axis=0), self.rows.std(axis=0)
         return mean, np.where(sd > 1e-9 * np.maximum(1.0, np.abs(mean)), sd, 1.0)
 
     def is_whole(self) -> bool:

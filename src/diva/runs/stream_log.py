@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 from diva.atomic import sync_folder, write_atomically
@@ -62,13 +61,7 @@ class Commit:
 
 
 def read_commit(folder: Path) -> Commit | None:
-    """Last commit in the folder of a stream, if there is any.
-
-    Raises
-    ------
-    StreamStateError
-        If it is damaged.
-    """
+    """Last commit in the folder of a stream, if there is any; raises StreamStateError if it is damaged."""
     path = folder / STATE
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
@@ -87,18 +80,8 @@ def read_commit(folder: Path) -> Commit | None:
 class StreamLog:
     """The logs of a stream, open to be written, and the commit that says how much of them counts.
 
-    Opening makes the folder what it was at the commit. Only one process may have it open.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the stream.
-    commit : Commit
-        To go on from; it is written first if the folder holds another.
-
-    Attributes
-    ----------
-    last : Commit
+    Opening makes the folder what it was at the commit to go on from, which is written first if the folder holds another. Only
+    one process may have it open. ``last`` is the last commit.
     """
 
     def __init__(self, folder: Path, commit: Commit) -> None:
@@ -118,7 +101,7 @@ class StreamLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         with suppress(OSError):  # a full disk was said already
             self._logs.close()
 
@@ -138,16 +121,7 @@ class StreamLog:
             _append(self._predictions, predictions)
 
     def commit(self, offset: Offset, batches: int, samples: int, save: Callable[[Path], None] | None) -> None:
-        """Make all that was done count.
-
-        Parameters
-        ----------
-        offset : Offset
-        batches, samples : int
-            Used so far.
-        save : callable or None
-            Writes the model to a path; None if it has not changed.
-        """
+        """Make all that was done count: so many batches and samples; ``save`` writes the model, None if it has not changed."""
         model = self.last.model
         if save is not None:
             model = f"model-{batches:06d}.diva"

@@ -31,15 +31,10 @@ NOT_OF_THE_RESULT = ("callbacks", "checkpoint_every", "decoder", "encoder", "res
 
 
 def summarize(model: DeepClusterer, data: LoadedData) -> Summary:
-    """Look at the samples that an estimator was fitted on, and at what it found.
-
-    Parameters
-    ----------
-    model : DeepClusterer
-        Just fitted: its ``labels_`` are those of the data.
-    data : LoadedData
-    """
-    positions, components = cluster_positions(model), getattr(model, "component_labels_", None)
+    """Look at the samples that an estimator was just fitted on, whose ``labels_`` it has, and at what it found."""
+    order = np.argsort(model.cluster_ids_)  # labels are ids, which may have gaps
+    positions = order[np.searchsorted(model.cluster_ids_, model.labels_, sorter=order)]
+    components = getattr(model, "component_labels_", None)
     about: dict[str, Any] = {
         "source": data.name or "data",
         "feature_names": _texts(data.feature_names),
@@ -119,7 +114,8 @@ def _components(model: Any) -> Components | None:
     if not hasattr(model, "component_labels_"):
         return None
     sizes = np.bincount(model.component_labels_, minlength=model.n_components_)
-    return Components(model.component_ids_.tolist(), sizes.tolist(), cluster_of_component(model).tolist())
+    clusters = np.arange(model.n_components_) if model.hierarchy_ is None else model.hierarchy_.labels
+    return Components(model.component_ids_.tolist(), sizes.tolist(), clusters.tolist())
 
 
 def _tree(model: Any) -> Tree | None:
@@ -135,9 +131,8 @@ def _draws(model: Any, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
         return {}
     bytes_each = N_DRAWS * 4 * snapshot.values[0].size
     largest = np.argsort(-snapshot.sizes, kind="stable")[: max(1, MOST_BYTES // bytes_each)]
-    drawn = [
-        model.sample(N_DRAWS, cluster=int(model.cluster_ids_[position]), random_state=int(position))[0] for position in largest
-    ]
+    ids = model.cluster_ids_
+    drawn = [model.sample(N_DRAWS, cluster=int(ids[position]), random_state=int(position))[0] for position in largest]
     return {"draws": np.concatenate(drawn), "draw_clusters": np.repeat(largest, N_DRAWS)}
 
 
@@ -163,22 +158,6 @@ def _feature_errors(model: Any, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
     made = model.inverse_transform(snapshot.codes[some]).reshape(len(some), -1)
     _, sd = snapshot.moments
     return {"feature_errors": ((snapshot.rows[some] - made) ** 2).mean(axis=0) / sd**2}
-
-
-# --- what is asked of an estimator besides its public attributes
-
-
-def cluster_positions(model: Any) -> NDArray[np.int64]:
-    """Position of the cluster of each sample of the fit; ``labels_`` are ids, which may have gaps."""
-    order = np.argsort(model.cluster_ids_)
-    positions: NDArray[np.int64] = order[np.searchsorted(model.cluster_ids_, model.labels_, sorter=order)]
-    return positions
-
-
-def cluster_of_component(model: Any) -> NDArray[np.int64]:
-    """Position of the cluster of each component."""
-    labels: NDArray[np.int64] = np.arange(model.n_components_) if model.hierarchy_ is None else model.hierarchy_.labels
-    return labels
 
 
 def image_format(model: Any) -> ImageFormat | None:

@@ -110,8 +110,7 @@ class Summary:
     @classmethod
     def read(cls, run: str | os.PathLike[str]) -> Summary:
         """Read both files; raises ModelFileError if they are damaged or do not belong together."""
-        snapshot = Snapshot.read(Path(run) / SNAPSHOT)
-        path = Path(run) / RESULTS
+        path, snapshot = Path(run) / RESULTS, Snapshot.read(Path(run) / SNAPSHOT)
         try:
             plain = read_facts(run)
             parts = {"image": ImageFormat, "components": Components, "tree": Tree}
@@ -139,10 +138,7 @@ class Summary:
 def read_facts(run: str | os.PathLike[str]) -> dict[str, Any]:
     """The facts of a run without its arrays, as plain values; of an old run, those that are with its snapshot.
 
-    Raises
-    ------
-    ValueError
-        If they are not of this schema.
+    Raises ValueError if they are not of this schema.
     """
     path = Path(run) / RESULTS
     if not path.exists():

@@ -3,7 +3,7 @@ import torch
 
 from diva.mixture import local
 from diva.mixture.gaussian import make_family
-from diva.mixture.local import MEMBER_ABOVE, summarize, visit
+from diva.mixture.local import MEMBER_ABOVE, Observer, summarize, visit
 from diva.mixture.state import MixtureState
 
 from ...properties.helpers import MemoryBlock, assert_close
@@ -41,9 +41,7 @@ def test_observers_see_every_row_once(monkeypatch):
     monkeypatch.setattr(local, "CHUNK_NUMBERS", 1)
     z, seen = codes(), []
 
-    class Watcher:
-        precise = False
-
+    class Watcher(Observer):
         def observe(self, step):
             seen.append(step.features[:, :2])
 

@@ -28,7 +28,7 @@ from diva.report.words import count, duration, number, percent
 from diva.runs.records import EpochRecord
 from diva.runs.snapshot import Snapshot
 from diva.runs.summarize import summarize
-from diva.runs.summary import Move, Summary
+from diva.runs.summary import ImageFormat, Move, Summary
 
 NASTY = '</script><img src=x onerror="alert(1)">&$x$'
 
@@ -341,11 +341,11 @@ def test_clusters_nobody_is_in_are_said_to_be_empty(image_run, table_run):
 
 def test_pictures_in_any_layout():
     values = np.arange(2 * 3 * 4 * 5, dtype=np.float32).reshape(2, 3, 4, 5)
-    first = to_pictures(values, (3, 4, 5), False, (0, 119))
-    last = to_pictures(values.transpose(0, 2, 3, 1), (3, 4, 5), True, (0, 119))
+    first = to_pictures(values, ImageFormat((3, 4, 5), False, (0, 119)))
+    last = to_pictures(values.transpose(0, 2, 3, 1), ImageFormat((3, 4, 5), True, (0, 119)))
     np.testing.assert_array_equal(first, last)
     assert first.shape == (2, 4, 5, 3)
-    assert to_pictures(values[:, :1], (1, 4, 5), False, (0, 119)).shape == (2, 4, 5)
+    assert to_pictures(values[:, :1], ImageFormat((1, 4, 5), False, (0, 119))).shape == (2, 4, 5)
     assert first.min() == 0
     assert first.max() == 255
 
@@ -380,8 +380,8 @@ def test_lineage_leaves_out_what_led_nowhere():
     assert root.value == pytest.approx(100)
     for node in flow.nodes:
         assert -1e-9 <= node.y - node.height / 2 <= node.y + node.height / 2 <= 1 + 1e-9
-    for i, node in enumerate(flow.nodes):
-        into = [link for link in flow.links if link.target == i]
+    for node in flow.nodes:
+        into = [link for link in flow.links if link.target is node]
         if into:
             assert sum(link.value for link in into) == pytest.approx(node.value)
 

@@ -15,18 +15,13 @@ from diva.data.datasets.registry import DataFile, dataset_info
 from diva.exceptions import DownloadError
 
 Progress = Callable[[int, int | None], None]
+Opener = urllib.request.OpenerDirector
 CHUNK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte
 N_ATTEMPTS = 3
 
 
-def download_file(
-    remote: DataFile,
-    target: Path,
-    *,
-    on_progress: Progress | None = None,
-    opener: urllib.request.OpenerDirector | None = None,
-) -> None:
+def download_file(remote: DataFile, target: Path, *, on_progress: Progress | None = None, opener: Opener | None = None) -> None:
     """Fetch a published file; raises DownloadError, which says how to fetch it by hand, if that fails or it is another.
 
     What has arrived waits in ``target`` + ".part", so a broken download goes on where it stopped. ``target`` itself appears
@@ -60,7 +55,7 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _fetch(remote: DataFile, part: Path, on_progress: Progress, opener: urllib.request.OpenerDirector) -> None:
+def _fetch(remote: DataFile, part: Path, on_progress: Progress, opener: Opener) -> None:
     """Fill the part file, going on after a broken connection."""
     for attempt in range(1, N_ATTEMPTS + 1):
         before = part.stat().st_size if part.exists() else 0
@@ -80,7 +75,7 @@ def _fetch(remote: DataFile, part: Path, on_progress: Progress, opener: urllib.r
     raise OSError("the server gave no usable answer")
 
 
-def _fetch_rest(remote: DataFile, part: Path, on_progress: Progress, opener: urllib.request.OpenerDirector) -> None:
+def _fetch_rest(remote: DataFile, part: Path, on_progress: Progress, opener: Opener) -> None:
     start = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(remote.url, headers={"User-Agent": "diva", "Accept-Encoding": "identity"})
     if start:
@@ -104,12 +99,7 @@ def _fetch_rest(remote: DataFile, part: Path, on_progress: Progress, opener: url
         raise OSError(f"the connection broke after {done:,} of {total:,} bytes")
 
 
-def get_dataset(
-    name: str,
-    *,
-    on_progress: Progress | None = None,
-    opener: urllib.request.OpenerDirector | None = None,
-) -> list[Path]:
+def get_dataset(name: str, *, on_progress: Progress | None = None, opener: Opener | None = None) -> list[Path]:
     """Download a data set, unless it is here already, and return the paths of its files; none where it needs none.
 
     ``on_progress`` and ``opener`` are those of ``download_file``, with the bytes of the whole data set. Raises

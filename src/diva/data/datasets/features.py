@@ -10,7 +10,7 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,7 @@ class ImageSet:
 
 
 def open_images(path: Path) -> ImageSet:
-    """Images from a folder or from an npy file (n, height, width) or (n, height, width, 3) of bytes.
-
-    Raises
-    ------
-    DataError
-        If there are none.
-    """
+    """Images from a folder or an npy file (n, height, width) or (n, height, width, 3) of bytes; DataError if there are none."""
     if path.is_dir():
         return _open_folder(path)
     if not path.is_file():
@@ -123,17 +117,16 @@ def extract_features(
     image_size: int = 224,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> NDArray[np.float32]:
-    """Send images through a network.
+    """Features (n, features) of images, sent through a network.
 
     The network is given float32 (n, 3, image_size, image_size) from 0 to 1: the middle square of each image, resized. If it
     was trained on numbers in another range, let it convert them itself.
-
-    Returns
-    -------
-    ndarray of shape (n, features), float32
     """
-    parts, done = [], 0
-    for batch in _batches(images, batch_size, image_size):
+    parts: list[NDArray[np.float32]] = []
+    for first in range(0, len(images), batch_size):
+        numbers = range(first, min(first + batch_size, len(images)))
+        pixels = np.stack([_square(images.picture(i), image_size) for i in numbers])
+        batch = torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255
         with torch.inference_mode():
             output = encoder(batch)
         if not isinstance(output, torch.Tensor) or output.ndim < 2 or len(output) != len(batch):
@@ -141,18 +134,10 @@ def extract_features(
             raise DataError(f"Expected the encoder to return a tensor with {len(batch)} rows, got {got}.")
         parts.append(output.reshape(len(batch), -1).float().cpu().numpy())
         if not np.isfinite(parts[-1]).all():
-            raise DataError(f"The encoder returned numbers that are not finite for images {done} to {done + len(batch) - 1}.")
-        done += len(batch)
+            raise DataError(f"The encoder returned numbers that are not finite for images {first} to {numbers[-1]}.")
         if on_progress is not None:
-            on_progress(done, len(images))
+            on_progress(numbers.stop, len(images))
     return np.concatenate(parts)
-
-
-def _batches(images: ImageSet, batch_size: int, image_size: int) -> Iterator[torch.Tensor]:
-    for start in range(0, len(images), batch_size):
-        numbers = range(start, min(start + batch_size, len(images)))
-        pixels = np.stack([_square(images.picture(i), image_size) for i in numbers])
-        yield torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255
 
 
 def _square(picture: Image.Image, size: int) -> NDArray[np.uint8]:

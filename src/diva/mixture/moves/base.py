@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from diva.mixture.bound import elbo
-from diva.mixture.local import LocalStep
+from diva.mixture.local import Observer
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats, add_up
 
@@ -126,17 +126,10 @@ class Candidate:
         """Take note that the proposal was accepted."""
 
 
-class Study:
+class Study(Observer):
     """One move's work during one lap: it watches every batch, if it has to, then proposes."""
 
-    precise = False  # whether it needs to observe in float64
     busy = False  # whether there is anything to learn from another lap
-
-    def begin_batch(self) -> None:
-        """Note that what is observed from now on is of another batch."""
-
-    def observe(self, step: LocalStep) -> None:
-        """Take in one chunk."""
 
     def end_lap(self) -> Sequence[Candidate]:
         """Return the candidates, the most promising first."""

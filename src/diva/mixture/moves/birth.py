@@ -22,30 +22,14 @@ COLLECT_ABOVE = 0.1  # responsibility above which a code is collected for a comp
 
 @dataclass(frozen=True)
 class Birth:
-    """Collect samples of a component, create fresh components on them, let them adopt its data.
+    """Collect samples of a component, create fresh components on them, let them adopt its data."""
 
-    Parameters
-    ----------
-    n_fresh : int
-        Components created for each one that is split, before siblings are joined again.
-    n_collected : int
-        Samples collected for each component, at least, if it has so many.
-    collected_share : float
-        Chance of a code to be collected at all: births are planned on this share of a component's data, at most.
-    n_steps : int
-        Restricted variational steps of the creation, at most.
-    min_mass : float
-        Children with less mass are folded into their siblings.
-    max_components : int
-        No birth goes beyond this many components.
-    """
-
-    n_fresh: int = 5
-    n_collected: int = 1000
-    collected_share: float = 1.0
-    n_steps: int = 10
-    min_mass: float = 1.0
-    max_components: int = 200
+    n_fresh: int = 5  # components created for each one that is split, before siblings are joined again
+    n_collected: int = 1000  # samples collected for each component, at least, if it has so many
+    collected_share: float = 1.0  # chance of a code to be collected: births are planned on this share of the data, at most
+    n_steps: int = 10  # restricted variational steps of the creation, at most
+    min_mass: float = 1.0  # children with less mass are folded into their siblings
+    max_components: int = 200  # no birth goes beyond so many
 
     def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> BirthStudy:
         """Create children for what was collected, and choose what to collect next."""
@@ -294,14 +278,10 @@ class _Adoption(Candidate):
         if n_old + len(fresh) > self._max_components:
             self._memory.crowded = True
             return None
-        edit = Edit(
-            assignment=torch.arange(n_old),
-            ids=(*state.ids, *fresh),
-            positions=torch.tensor([k, *range(n_old, n_old + len(fresh))]),
-        )
-        return Proposal(
-            "birth", (self._parent,), (self._parent, *fresh), edit, tuple(self._deltas), self._family.empty(self._n_children)
-        )
+        positions = torch.tensor([k, *range(n_old, n_old + len(fresh))])
+        edit = Edit(torch.arange(n_old), (*state.ids, *fresh), positions)
+        nothing = self._family.empty(self._n_children)
+        return Proposal("birth", (self._parent,), (self._parent, *fresh), edit, tuple(self._deltas), nothing)
 
     def accepted(self, record: MoveRecord) -> None:
         """Hand the children's samples on."""

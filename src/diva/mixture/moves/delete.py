@@ -22,23 +22,13 @@ TAKES = 0.05  # share of a deleted component's mass from which the lineage names
 class Delete:
     """Give a component's data to its nearest neighbours by a local step restricted to them.
 
-    Parameters
-    ----------
-    n_neighbours : int
-        How many components may share what the deleted one held.
-    worst_cost : float
-        A component is considered if joining it whole to its best partner would cost at most this many nats a sample.
-    light : float
-        So is one with less than this share of the mean mass, and all others may share what it held: a broad component that
-        gathers a few outliers of many others has no near neighbour.
-    max_considered : int
-        Components considered in one lap, light ones first, then the cheapest.
+    All others may share what a light component held: a broad one that gathers a few outliers of many has no near neighbour.
     """
 
-    n_neighbours: int = 5
-    worst_cost: float = 1.0
-    light: float = 0.05
-    max_considered: int = 5
+    n_neighbours: int = 5  # how many components may share what the deleted one held
+    worst_cost: float = 1.0  # nats a sample that joining a component whole to its best partner may cost, to be considered
+    light: float = 0.05  # share of the mean mass below which a component is considered whatever the cost
+    max_considered: int = 5  # components in one lap, light ones first, then the cheapest
 
     def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> DeleteStudy:  # noqa: ARG002  # a Move takes it
         """Choose components that others come near to describing."""

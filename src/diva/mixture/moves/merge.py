@@ -18,15 +18,9 @@ from diva.mixture.stats import SuffStats
 
 @dataclass(frozen=True)
 class Merge:
-    """Join pairs, best marginal-likelihood ratio first.
+    """Join pairs, best marginal-likelihood ratio first."""
 
-    Parameters
-    ----------
-    max_partners : int
-        Pairs each component may take part in during one lap; of those that share a component only one can be accepted.
-    """
-
-    max_partners: int = 3
+    max_partners: int = 3  # pairs a component may take part in during one lap; of those that share one only one can be accepted
 
     def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> MergeStudy:  # noqa: ARG002  # a Move takes it
         """Choose pairs that could pay, from the statistics alone."""
