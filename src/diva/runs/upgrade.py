@@ -30,7 +30,7 @@ def upgraded(kind: str, document: Document, tensors: Tensors) -> tuple[Document,
         scores = {"threshold": document.pop("novelty_threshold"), "typical": stream.pop("typical_score")}
         document["stream"] = stream | {"novelty": {"uncertainty": stream.pop("doubt"), **scores}}
     if "taught_clusters" in document:
-        document["n_pseudo_classes"] = document.pop("taught_clusters")
+        document |= {"n_pseudo_classes": document.pop("taught_clusters"), "optimizer": None}  # it was Adam, always
     document["history"] = [_epoch(record) for record in document["history"]]
     return document, {_tensor_name(name): value for name, value in tensors.items()}
 

@@ -69,7 +69,7 @@ class TrainState:
         """Become what was archived; networks must be of the same shape. Raises KeyError, TypeError or ValueError if not."""
         document, tensors = archive.document, archive.tensors
         self.network.load_state_dict(parts_with(tensors, "network."))
-        self._restore_optimizer(document.get("optimizer"))
+        self._restore_optimizer(document["optimizer"])
         restore_optimizer("optimizer", self.optimizer, tensors)
         self.generator.set_state(tensors["generator"])
         self.rng.bit_generator.state = document["rng"]

@@ -333,6 +333,7 @@ BROKEN = {
     "junk for a score": lambda d, t: (d | {"best_bound": "high"}, t),
     "junk for history": lambda d, t: (d | {"history": 3}, t),
     "junk for a record": lambda d, t: (d | {"history": [{"epoch": 1}]}, t),
+    "no optimizer": lambda d, t: (without(d, "optimizer"), t),
     "another optimizer": lambda d, t: (d | {"optimizer": {"kind": "os.system"}}, t),
     "junk for the optimizer": lambda d, t: (d | {"optimizer": [3]}, t),
     "unknown settings": lambda d, t: (d | {"optimizer": {"kind": "SGD", "wings": 2}}, t),
