@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from diva.training.clustering import Jury
 from sklearn.datasets import load_digits
 from torch import nn
 
 import diva
 from diva import DIVA
 from diva.exceptions import InterruptedFitWarning, ModelFileError
+from diva.models.ensemble import ConsensusEnsemble
 
 torch.set_num_threads(1)
 
@@ -215,7 +215,7 @@ class Encoder(nn.Module):
         pytest.param(X, {"preset": "paper"}, id="paper"),
         pytest.param(X, {"reconstruction": "nll", "assignment": "hard"}, id="nll-hard"),
         pytest.param(X, {"grouping": None, "augmentation": None}, id="plain"),
-        pytest.param(X, {"self_training": 0.6, "warmup": 0.2, "weight_decay": 0.1}, id="long-sharpening"),
+        pytest.param(X, {"self_training": 0.6, "warmup": 0.2, "weight_decay": 0.1}, id="long-self-training"),
         pytest.param(X, {"early_stopping": 1, "learning_rate": 1e-9, "n_epochs": 8}, id="early-stopping"),
         pytest.param(X, {"encoder": Encoder(), "decoder": nn.Linear(2, 4)}, id="own-networks"),
         pytest.param(IMAGES, {}, id="images"),
@@ -248,27 +248,27 @@ def test_dropout_in_an_encoder_of_ones_own_goes_on_as_well(tmp_path):
     assert_same(DIVA(**params, run_dir=tmp_path / "run", resume=True).fit(X), whole)
 
 
-DIGITS = load_digits().data[:570]  # with 35 views of each, just enough codes for a jury
-WITH_JURY = ROWS | {"hidden_sizes": (32,), "latent_dim": 4, "batch_size": 32, "n_epochs": 8, "self_training": 0.5}
-WITH_JURY |= {"n_views": 35, "max_components": 12, "resolution": 2.0}
+DIGITS = load_digits().data[:570]  # with 35 views of each, just enough codes for an ensemble
+WITH_ENSEMBLE = ROWS | {"hidden_sizes": (32,), "latent_dim": 4, "batch_size": 32, "n_epochs": 8, "self_training": 0.5}
+WITH_ENSEMBLE |= {"n_views": 35, "max_components": 12, "resolution": 2.0}
 
 
 @pytest.fixture(scope="module")
-def undisturbed_with_jury():
-    sittings, vote = [], Jury.vote
+def undisturbed_with_ensemble():
+    asked, predict_proba = [], ConsensusEnsemble.predict_proba
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Jury, "vote", lambda *given: sittings.append(1) or vote(*given))
-        model = DIVA(**WITH_JURY).fit(DIGITS)
-    assert len(sittings) == 3  # two lessons and the last word
+        patch.setattr(ConsensusEnsemble, "predict_proba", lambda *given: asked.append(1) or predict_proba(*given))
+        model = DIVA(**WITH_ENSEMBLE).fit(DIGITS)
+    assert len(asked) == 3  # pseudo-labels twice, and the final clusters
     return model
 
 
 @pytest.mark.filterwarnings("ignore::diva.exceptions.ComponentLimitWarning")  # 12 components, to be quick
-@pytest.mark.parametrize("last", [5, 7], ids=["after-the-first-lesson", "after-the-second"])
-def test_a_run_with_a_jury_goes_on(tmp_path, last, undisturbed_with_jury):
+@pytest.mark.parametrize("last", [5, 7], ids=["after-the-first-refresh", "after-the-second"])
+def test_a_run_with_an_ensemble_goes_on(tmp_path, last, undisturbed_with_ensemble):
     with pytest.raises(Stopped):
-        DIVA(**WITH_JURY, run_dir=tmp_path / "run", callbacks=failing_at(last)).fit(DIGITS)
-    assert_same(DIVA(**WITH_JURY, run_dir=tmp_path / "run", resume=True).fit(DIGITS), undisturbed_with_jury, DIGITS)
+        DIVA(**WITH_ENSEMBLE, run_dir=tmp_path / "run", callbacks=failing_at(last)).fit(DIGITS)
+    assert_same(DIVA(**WITH_ENSEMBLE, run_dir=tmp_path / "run", resume=True).fit(DIGITS), undisturbed_with_ensemble, DIGITS)
 
 
 def test_an_interrupted_run_says_how_to_go_on_and_goes_on(tmp_path, undisturbed):
@@ -476,7 +476,7 @@ def test_a_checkpoint_with_a_right_checksum_and_wrong_contents_is_refused(finish
         )
     ]
     cases = [(document, archive.tensors) for document in documents]
-    for name in ("vae.encoder.mean.weight", "optimizer.0.exp_avg", "generator", "prior.past.counts"):
+    for name in ("network.encoder.mean.weight", "optimizer.0.exp_avg", "generator", "prior.past.counts"):
         cases.append((archive.document, {k: v for k, v in archive.tensors.items() if k != name}))
         cases.append((archive.document, archive.tensors | {name: archive.tensors[name][:-1]}))
     accepted = []

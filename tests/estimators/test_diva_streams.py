@@ -160,7 +160,7 @@ def test_every_way_to_go_on_gives_a_finite_model(fitted, params):
     assert mass(model) == pytest.approx(len(OLD) + len(NEW), rel=1e-6)
 
 
-def test_without_sharpening_masses_are_those_of_the_data():
+def test_without_self_training_masses_are_those_of_the_data():
     model = DIVA(n_epochs=8, self_training=0.0, further_epochs=2, adapt=True, random_state=0).fit(OLD[:200])
     before = mass(model)
     model.partial_fit(NEW[:150])
