@@ -35,9 +35,7 @@ class DECConfig(TrainingConfig):
 
     n_clusters: int = parameter(10, Whole(2), help="Number of clusters, K.")
     latent_dim: int = parameter(10, Whole(), help="Length of a code.")
-    hidden_sizes: tuple[int, ...] = parameter(
-        (500, 500, 2000), LAYERS, help="Layers of the encoder; the decoder is its mirror image."
-    )
+    hidden_sizes: tuple[int, ...] = parameter((500, 500, 2000), LAYERS, help="Layers of the encoder; the decoder mirrors it.")
     batch_size: int = parameter(256, Whole(), help="Samples in a step of the optimizer.")
     n_epochs: int = parameter(150, Whole(), help="Passes over the data in all.")
     layer_share: float = parameter(0.2, Number(0, 1), help="Share of the epochs that train one layer at a time.")
@@ -68,16 +66,13 @@ class StackedAutoEncoder(nn.Module):
 
     def encode(self, x: Tensor) -> Tensor:
         """Codes (n, D)."""
-        hidden = self.enter(x)
-        for layer in self.encoder:
-            hidden = layer(hidden)
-        return hidden
+        codes: Tensor = nn.Sequential(*self.encoder)(self.enter(x))
+        return codes
 
     def decode(self, z: Tensor) -> Tensor:
         """Samples, in the shape of the input."""
-        for layer in reversed(self.decoder):
-            z = layer(z)
-        return (z * self.unit + self.lowest).reshape(-1, *self.input_shape)
+        x: Tensor = nn.Sequential(*reversed(self.decoder))(z) * self.unit + self.lowest
+        return x.reshape(-1, *self.input_shape)
 
     def kernel(self, z: Tensor) -> Tensor:
         """Similarity of codes and centres by Student's t with one degree of freedom, (n, K)."""
@@ -94,11 +89,15 @@ class EmbeddedClustering:
     def __init__(self, config: DECConfig, samples: Samples, device: torch.device) -> None:
         self.config, self.samples, self.device, self.n_epochs = config, samples, device, config.n_epochs
         self.n_layers = len(config.hidden_sizes) + 1
-        self.n_layerwise = round(config.layer_share * self.n_epochs)
+        self.n_layerwise = min(self.n_epochs - 1, round(config.layer_share * self.n_epochs))
         self.n_pretraining = min(self.n_epochs - 1, self.n_layerwise + round(config.whole_share * self.n_epochs))
+        layers = (math.ceil(i * self.n_layerwise / self.n_layers) for i in range(self.n_layers))
+        self.starts = (*layers, self.n_layerwise, self.n_pretraining)  # of a layer, of the whole, of clustering
 
     def before_epoch(self, state: TrainState) -> None:
         """Place the centres by k-means, then compute the target every so many steps."""
+        if state.position in self.starts:
+            state.best_score = -math.inf  # losses of different parts do not compare
         steps, done = math.ceil(len(self.samples) / self.config.batch_size), state.position - self.n_pretraining
         if done < 0 or done % max(1, round(self.config.target_steps / steps)):
             return
@@ -129,10 +128,8 @@ class EmbeddedClustering:
             return Loss(kl, {"kl": kl})
         if state.position < self.n_layerwise:
             layer = state.position * self.n_layers // self.n_layerwise
-            hidden = net.enter(x)
             with torch.no_grad():
-                for below in net.encoder[:layer]:
-                    hidden = below(hidden)
+                hidden = nn.Sequential(*net.encoder[:layer])(net.enter(x))
             code = net.encoder[layer](functional.dropout(hidden, self.config.dropout))
             error = functional.mse_loss(net.decoder[layer](functional.dropout(code, self.config.dropout)), hidden)
         else:
@@ -147,8 +144,8 @@ class EmbeddedClustering:
         return EpochRecord(epoch=state.epoch, phase=phase, **found)
 
     def stop_early(self, state: TrainState, record: EpochRecord) -> None:  # noqa: ARG002  # asked of every model
-        """End the phase."""
-        state.position = self.n_pretraining if state.position < self.n_pretraining else self.n_epochs
+        """Go on to the next layer, or the next phase; clusters are learnt until few labels change."""
+        state.position = next((start for start in self.starts if start >= state.position), state.position)
 
 
 @takes(DataParameters, DECConfig, RunParameters)
@@ -160,7 +157,7 @@ class DEC(DeepClusterer):
     network_: StackedAutoEncoder
 
     def _resolve(self, is_image: bool, n_samples: int) -> DECConfig:  # noqa: ARG002  # asked of every model
-        return values_of(self, DECConfig)
+        return DECConfig.from_plain(values_of(self, DECConfig).to_plain())  # numbers of numpy cannot be written as JSON
 
     def _make_network(self) -> StackedAutoEncoder:
         return StackedAutoEncoder(self.pipeline_.scaling.input_shape, self.config_)
@@ -173,8 +170,7 @@ class DEC(DeepClusterer):
     def _make_state(self, objective: EmbeddedClustering, seed: int) -> TrainState:
         state = self._fresh_state(seed)
         some = objective.samples.take(torch.arange(min(2048, len(objective.samples)))).to(objective.device)
-        unit = state.network.enter(some).square().mean().sqrt()
-        state.network.unit.copy_(unit.clamp_min(1e-6))
+        state.network.unit.copy_(state.network.enter(some).square().mean().sqrt().clamp_min(1e-6))
         return state
 
     def _is_usable(self, state: TrainState) -> bool:
