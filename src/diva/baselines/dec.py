@@ -2,7 +2,7 @@
 
 A stacked denoising auto-encoder learns codes, layer by layer and then as a whole. Its encoder is then trained so that soft
 assignments Q of the codes to K centres, by a Student t kernel, come near a target P that sharpens them: confident assignments
-teach the rest. Departures: Adam in the place of stochastic gradient descent while the auto-encoder is trained, which needs
+guide the rest. Departures: Adam in the place of stochastic gradient descent while the auto-encoder is trained, which needs
 far fewer steps; and only what ``fit`` is given is learnt from, where the original learns from training and test data together.
 """
 
