@@ -2,7 +2,7 @@
 
 A stacked denoising auto-encoder learns codes, layer by layer and then as a whole. Its encoder is then trained so that soft
 assignments Q of the codes to K centres, by a Student t kernel, come near a target P that sharpens them: confident assignments
-teach the rest. Departures: Adam in the place of stochastic gradient descent while the auto-encoder is trained, which needs
+guide the rest. Departures: Adam in the place of stochastic gradient descent while the auto-encoder is trained, which needs
 far fewer steps; and only what ``fit`` is given is learnt from, where the original learns from training and test data together.
 """
 
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
@@ -28,8 +27,6 @@ from diva.parameters import Number, Whole, parameter, takes, values_of
 from diva.training.encode import Codes, encode
 from diva.training.loop import Batch, Loss, shuffled_batches
 from diva.training.state import EpochRecord, TrainState
-
-NOVEL_SHARE = 0.01  # of the samples learnt from, that are called novel
 
 
 @dataclass(frozen=True)
@@ -179,22 +176,9 @@ class DEC(DeepClusterer):
     def _is_usable(self, state: TrainState) -> bool:
         return "target" in state.buffers
 
-    def _finish(self, state: TrainState, objective: EmbeddedClustering) -> None:
-        said = self._assign(encode(state.network, objective.samples, objective.device))
-        self._set_flat_clusters(said.positions, self.config_.n_clusters)
-        self.novelty_threshold_ = float(np.quantile(said.scores, NOVEL_SHARE))
-
     def _assign(self, codes: Codes) -> Assignment:
         with torch.no_grad():
             kernel = self.network_.kernel(codes.mean.to(self.network_.centres)).double().cpu()
         positions, scores = kernel.argmax(1).numpy(), kernel.sum(1).log().numpy()
-        novel = scores < getattr(self, "novelty_threshold_", -np.inf)
         proba = functional.normalize(kernel, p=1.0, dim=1).numpy()
-        return Assignment(codes.mean.numpy(), proba, positions, positions, scores, novel)
-
-    def _to_document(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        return {"novelty_threshold": self.novelty_threshold_}, {"labels": torch.from_numpy(self.labels_)}
-
-    def _restore(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self._set_flat_clusters(tensors["labels"].numpy(), self.config_.n_clusters)
-        self.novelty_threshold_ = float(document["novelty_threshold"])
+        return Assignment(codes.mean.numpy(), proba, positions, positions, scores, scores < self.novelty_threshold_)

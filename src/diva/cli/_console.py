@@ -36,15 +36,10 @@ class _Progress:
     """A line that moves while somebody watches, and leaves nothing behind."""
 
     def __init__(self, description: str, *columns: ProgressColumn) -> None:
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            *columns,
-            TextColumn("{task.fields[said]}", style="dim"),
-            console=errors,
-            transient=True,
-            disable=not errors.is_terminal,  # a pipe or a file gets neither bars nor colours
-        )
+        said = TextColumn("{task.fields[said]}", style="dim")
+        shown = (SpinnerColumn(), TextColumn("{task.description}"), *columns, said)
+        # A pipe or a file gets neither bars nor colours.
+        self._progress = Progress(*shown, console=errors, transient=True, disable=not errors.is_terminal)
         self._task = self._progress.add_task(description, total=None, said="")
 
     def __enter__(self) -> Self:

@@ -109,7 +109,9 @@ def make_model(model: str, params: Mapping[str, Any]) -> DeepClusterer:
         made = DEEP_MODELS[model](**params)
         made.validate_parameters()
     except (TypeError, ValueError) as error:
-        raise UsageError(_with_flags(str(error), params)) from None
+        message = str(error)
+        name = max((name for name in params if message.startswith(name)), key=len, default=None)
+        raise UsageError(f"{_flag(name)}{message.removeprefix(name)}" if name else message) from None
     return made
 
 
@@ -131,14 +133,6 @@ def _foreign_flag(name: str, model: str) -> str:
         return f"{_flag(name)} is called {_flag(RENAMED[name])} now."
     others = " or ".join(f"--model {other}" for other in DEEP_MODELS if name in parameters_of(other))
     return f"{_flag(name)} is no parameter of the model {model}. Leave it out, or pass {others}."
-
-
-def _with_flags(message: str, params: Mapping[str, Any]) -> str:
-    """Name a parameter the way it is given here."""
-    for name in sorted(params, key=len, reverse=True):
-        if message.startswith(name):
-            return f"{_flag(name)}{message[len(name) :]}"
-    return message
 
 
 def _read_toml(path: Path, model: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -70,37 +69,28 @@ def _as_in_run(spec: SourceSpec, run: Path) -> SourceSpec:
 
 
 def _write_predictions(model: DeepClusterer, data: LoadedData, out: Path) -> dict[str, Any]:
-    """Write a row for each sample; returns what they come to."""
+    """Write a row for each sample, some of them at a time; returns what they come to."""
+    has_mixture = hasattr(model, "mixture_")
     clusters, n_novel = [], 0
     with TableWriter(out) as table:
-        for rows in _predictions(model, data):
+        for start in range(0, len(data.source), PREDICTED_AT_ONCE):
+            index = np.arange(start, min(start + PREDICTED_AT_ONCE, len(data.source)))
+            found = model.assign(PartOfSource(data.source, index))
+            clusters.append(model.cluster_ids_[found.positions])
+            n_novel += int(found.novel.sum())
+            rows = {
+                "sample": index if data.sample_names is None else [data.sample_names[i] for i in index],
+                "cluster": clusters[-1],
+                **({"component": found.components} if has_mixture else {}),
+                "probability": found.confidence,
+                "log_density" if has_mixture else "score": found.scores,
+                "novel": found.novel,
+            }
             table.write(rows)
-            clusters.append(rows["cluster"])
-            n_novel += int(rows["novel"].sum())
     labels = np.concatenate(clusters)
-    found: dict[str, Any] = {
-        "out": str(out),
-        "n_samples": len(labels),
-        "n_novel": n_novel,
-        "sizes": {int(k): int((labels == k).sum()) for k in model.cluster_ids_},
-    }
-    return found if data.labels is None else found | {"metrics": Agreement(data.labels, labels).as_row()}
-
-
-def _predictions(model: DeepClusterer, data: LoadedData) -> Iterator[dict[str, Any]]:
-    """Columns of the table, for some samples at a time."""
-    has_mixture = hasattr(model, "mixture_")
-    for start in range(0, len(data.source), PREDICTED_AT_ONCE):
-        index = np.arange(start, min(start + PREDICTED_AT_ONCE, len(data.source)))
-        found = model.assign(PartOfSource(data.source, index))
-        yield {
-            "sample": index if data.sample_names is None else [data.sample_names[i] for i in index],
-            "cluster": model.cluster_ids_[found.positions],
-            **({"component": found.components} if has_mixture else {}),
-            "probability": found.confidence,
-            "log_density" if has_mixture else "score": found.scores,
-            "novel": found.novel,
-        }
+    sizes = {int(k): int((labels == k).sum()) for k in model.cluster_ids_}
+    said: dict[str, Any] = {"out": str(out), "n_samples": len(labels), "n_novel": n_novel, "sizes": sizes}
+    return said if data.labels is None else said | {"metrics": Agreement(data.labels, labels).as_row()}
 
 
 def _show(found: dict[str, Any]) -> None:

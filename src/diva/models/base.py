@@ -26,6 +26,7 @@ from diva.data.scaling import FARTHEST
 from diva.devices import resolve_device
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
 from diva.models.config import DataParameters, RunParameters, TrainingConfig
+from diva.models.novelty import NOVEL_SHARE
 from diva.parameters import Parameter, check_parameters, plain, values_of
 from diva.runs.archive import Archive, parts_with, write_archive
 from diva.runs.folder import RunFolder, RunIdentity, fingerprint
@@ -82,6 +83,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     labels_: NDArray[np.int64]
     cluster_ids_: NDArray[np.int64]
     n_clusters_: int
+    novelty_threshold_: float = -math.inf  # samples that score below are novel
     config_class: ClassVar[type[TrainingConfig]] = TrainingConfig
     state_class: ClassVar[type[TrainState]] = TrainState
     declared_parameters: ClassVar[dict[str, Parameter]]  # by `takes`
@@ -109,20 +111,31 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         """Where training starts."""
 
     @abstractmethod
-    def _finish(self, state: Any, objective: Any) -> None:
-        """Set all fitted attributes; ``network_`` and ``history_`` are set already."""
-
-    @abstractmethod
     def _assign(self, codes: Codes) -> Assignment:
         """What the model says about codes."""
 
-    @abstractmethod
+    # --- what a model may do otherwise: by default, clusters are a fixed number of classes, not made of components
+
+    def _finish(self, state: Any, objective: Any) -> None:  # noqa: ARG002  # some models look at what was learnt
+        """Set all fitted attributes; ``network_`` and ``history_`` are set already."""
+        said = self._assign(self._encode(objective.samples))
+        self.novelty_threshold_ = float(np.quantile(said.scores, NOVEL_SHARE))
+        self._set_classes(said.positions, said.probabilities.shape[1])
+
+    def _set_classes(self, labels: NDArray[np.int64], n_clusters: int) -> None:
+        if labels.ndim != 1 or labels.dtype != np.int64 or (labels.size and not 0 <= labels.min() <= labels.max() < n_clusters):
+            raise ValueError("labels name clusters that do not exist")
+        self.labels_, self.n_clusters_, self.cluster_ids_ = labels, n_clusters, np.arange(n_clusters)
+
     def _to_document(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """What a file holds beside the common parts."""
+        facts = {"novelty_threshold": self.novelty_threshold_, "n_clusters": self.n_clusters_}
+        return facts, {"labels": torch.from_numpy(self.labels_)}
 
-    @abstractmethod
     def _restore(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         """Read that back; raises KeyError, TypeError or ValueError if the parts do not fit together."""
+        self.novelty_threshold_ = float(document["novelty_threshold"])
+        self._set_classes(tensors["labels"].numpy(), int(document["n_clusters"]))
 
     def validate_parameters(self) -> None:
         """Raise ValueError, naming what was expected, at the first parameter that makes no sense."""
@@ -396,12 +409,6 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
         generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
         return self.state_class(network, optimizer, generator, rng, seed)
-
-    def _set_flat_clusters(self, labels: NDArray[np.int64], n_clusters: int) -> None:
-        """Clusters that are not made of components: what a model that is told their number has."""
-        if labels.ndim != 1 or labels.dtype != np.int64 or (labels.size and not 0 <= labels.min() <= labels.max() < n_clusters):
-            raise ValueError("labels name clusters that do not exist")
-        self.labels_, self.n_clusters_, self.cluster_ids_ = labels, n_clusters, np.arange(n_clusters)
 
     # --- the folder of a run
 

@@ -285,6 +285,8 @@ class DIVA(IncrementalMixin, DeepClusterer):
         if self.stream_.anchor is not None and self.stream_.anchor.n_features != latent_dim:
             raise ValueError("mixtures have codes of different length")
         self.batches_ = list(self.stream_.records)
+        if self.stream_.novelty is not None:
+            self.novelty_threshold_ = self.stream_.novelty.threshold
         self.training_lineage_ = [record_from_plain(MoveRecord, r) for r in document["training_lineage"]]
         labels = tensors["component_labels"].numpy()
         check_component_labels(labels, self.mixture_.n_components)

@@ -70,13 +70,6 @@ class IncrementalMixin(DeepClusterer):
         """How it goes on with new data."""
         return values_of(self, StreamParameters)
 
-    @property
-    def novelty_threshold_(self) -> float:
-        """Samples that score below are novel."""
-        if self.stream_.novelty is None:
-            raise AttributeError("novelty_threshold_ is known after a fit")
-        return self.stream_.novelty.threshold
-
     def _scores(self, codes: Codes) -> NDArray[np.float64]:
         assert self.stream_.novelty is not None
         return self.stream_.novelty.scores(self.mixture_, codes)
@@ -260,6 +253,7 @@ class IncrementalMixin(DeepClusterer):
             if n_gone and stream.moments is not None:
                 moments = stream.moments.joined(moments, share)
         self.stream_ = replace(stream, moments=moments, novelty=novelty)
+        self.novelty_threshold_ = novelty.threshold
 
     def _close_batch(self, samples: Samples, outcome: BatchOutcome) -> None:
         """Write the batch's record, and remember what has to be remembered of its samples."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diva.report.marks import Area, Axis, Band, Bars, Heat, Line, Mark, Picture, Plot, Points, Rule, Span, Text
+from diva.report.marks import Area, Band, Bars, Heat, Line, Mark, Picture, Plot, Points, Rule, Span, Text
 from diva.report.palette import INK, MARKERS, SHADES, text_on
 
 PIXELS_PER_INCH = 140  # of a page, whose text is then about as large as that of a paper
@@ -143,14 +143,10 @@ def _set_axes(axes: Any, area: Area, is_lowest: bool) -> None:
         axes.set_axis_off()
     axes.set(xlim=area.x.range, ylim=area.y.range, ylabel=area.y.title, xlabel=area.x.title if is_lowest else "")
     for axis, described in ((axes.xaxis, area.x), (axes.yaxis, area.y)):
-        _set_ticks(axis, described)
-
-
-def _set_ticks(axis: Any, described: Axis) -> None:
-    if described.ticks is not None:
-        axis.set_ticks([v for v, _ in described.ticks], [text for _, text in described.ticks], fontsize=7)
-    if described.percent:
-        axis.get_major_locator().set_params(nbins=4)
-        axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
-    if described.whole:
-        axis.get_major_locator().set_params(integer=True)
+        if described.ticks is not None:
+            axis.set_ticks([v for v, _ in described.ticks], [text for _, text in described.ticks], fontsize=7)
+        if described.percent:
+            axis.get_major_locator().set_params(nbins=4)
+            axis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+        if described.whole:
+            axis.get_major_locator().set_params(integer=True)

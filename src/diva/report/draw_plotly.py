@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 from diva.report.marks import Area, Axis, Band, Bars, Heat, Line, Mark, Plot, Points, Rule, Span, Text
 from diva.report.palette import INK, SHADES, faded
-from diva.report.words import clipped, escape
+from diva.report.words import clipped
 
 Drawn = dict[str, Any]  # {"data": [...], "layout": {...}}, and if need be {"narrow": what differs on a phone}
 
@@ -17,12 +18,8 @@ BARE = {"showgrid": False, "showticklabels": False, "showline": False, "ticks": 
 
 def to_plotly(plot: Plot) -> Drawn:
     """Translate a plot."""
-    drawn: Drawn = {
-        "data": [],
-        "layout": {"height": plot.height, "hovermode": "closest", "bargap": 0.25, "shapes": [], "annotations": []},
-        "narrow": {},
-    }
-    layout, narrow = drawn["layout"], drawn["narrow"]
+    layout: Drawn = {"height": plot.height, "hovermode": "closest", "bargap": 0.25, "shapes": [], "annotations": []}
+    narrow: Drawn = {}
     is_bare = all(area.x.hidden for area in plot.areas)
     layout["margin"] = {"t": 8, "b": 8, "l": 34, "r": 38} if is_bare else {}
     if plot.marks(Span) or any(rule.name for rule in plot.marks(Rule)):
@@ -32,6 +29,7 @@ def to_plotly(plot: Plot) -> Drawn:
         layout["legend"] = {"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"}
         layout["margin"]["b"] = 86
         narrow |= {"height": plot.height + 70, "margin": layout["margin"] | {"b": 166}}
+    drawn: Drawn = {"data": [], "layout": layout, "narrow": narrow}
     for i, area in enumerate(plot.areas):
         _add_area(drawn, plot, area, i)
     return drawn

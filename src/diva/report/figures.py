@@ -41,8 +41,7 @@ def write_figures(
     list of Path
         The files written: map, gallery, sizes, tree, epochs, lineage, contingency, reconstruction, as far as the run has them.
     """
-    unknown = [f for f in formats if f not in FORMATS]
-    if unknown or isinstance(formats, str):
+    if isinstance(formats, str) or not set(formats) <= set(FORMATS):
         raise ValueError(f"formats should be a sequence of {', '.join(map(repr, FORMATS))}, got {formats!r}.")
     try:
         import matplotlib

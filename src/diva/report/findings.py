@@ -198,8 +198,7 @@ class Findings:
         if self.snapshot.log_density is not None:
             return self.snapshot.log_density[members]
         codes = self.snapshot.codes[members].astype(np.float64)
-        distances: NDArray[np.float64] = np.square(codes - codes.mean(axis=0)).sum(axis=1) if len(codes) else codes[:, 0]
-        return -distances
+        return -np.square(codes - codes.mean(axis=0)).sum(axis=1) if len(codes) else codes[:, 0]
 
     def _differences(
         self, members: NDArray[np.int64], nearest: NDArray[np.int64], least: NDArray[np.int64], drawn: NDArray[Any]

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 from functools import lru_cache
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -18,7 +19,6 @@ from diva.atomic import write_atomically
 from diva.report.draw_plotly import to_plotly
 from diva.report.findings import Findings, read_findings
 from diva.report.panels import Panel, make_panels, summary, tiles
-from diva.report.words import escape
 from diva.version import __version__
 
 REPORT = "report.html"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from diva.report.marks import Plot
 from diva.report.palette import colour_of, symbol_of, text_on
 from diva.report.pictures import make_sheet, png_uri
 from diva.report.projection import METHODS
-from diva.report.words import count, date, duration, escape, number, percent, plain
+from diva.report.words import count, date, duration, number, percent, plain
 
 MOST_CLUSTERS = 60  # galleries on one page
 FIRST_CLUSTERS = 20  # of them, those that are open at once
@@ -56,9 +57,9 @@ class Panel:
 
 def make_panels(findings: Findings) -> list[Panel]:
     """All parts that there is something to say for, in reading order."""
-    first = (map_panel, gallery_panel, sizes_panel, agreement_panel, tree_panel)
-    then = (epochs_panel, lineage_panel, reconstruction_panel, settings_panel)
-    return [panel for make in (*first, *then) if (panel := make(findings)) is not None]
+    of_clusters = (map_panel, gallery_panel, sizes_panel, agreement_panel, tree_panel)
+    of_training = (epochs_panel, lineage_panel, reconstruction_panel, settings_panel)
+    return [panel for make in (*of_clusters, *of_training) if (panel := make(findings)) is not None]
 
 
 # --- at a glance

@@ -45,12 +45,9 @@ def sizes_plot(findings: Findings) -> Plot:
     rows = row_ticks([str(c.number) for c in clusters], "cluster")
     said = [f"cluster {c.number}: {count(c.size, 'sample')}" for c in clusters]
     sizes = Bars([c.size for c in clusters], colours, [f"{c.size:,}" for c in clusters], said)
-    confidence = Bars(
-        [round(c.confidence, 4) for c in clusters],
-        colours,
-        [percent(c.confidence).replace("over ", ">") for c in clusters],
-        [f"cluster {c.number}: mean confidence {c.confidence:.3f}" for c in clusters],
-    )
+    texts = [percent(c.confidence).replace("over ", ">") for c in clusters]
+    said = [f"cluster {c.number}: mean confidence {c.confidence:.3f}" for c in clusters]
+    confidence = Bars([round(c.confidence, 4) for c in clusters], colours, texts, said)
     largest = max(1, *(c.size for c in clusters), 0)
     shares = [(0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")]
     left = Area([sizes], Axis("samples", (0, 1.25 * largest)), rows)
@@ -243,9 +240,9 @@ def pairs_plot(findings: Findings, lines: Sequence[NDArray[np.uint8]]) -> Plot:
     return _picture_plot(marks, width=1.08 * len(lines[0]), top=0.0, bottom=2.08 * tall)
 
 
-def _picture_plot(marks: Sequence[Mark], width: float, top: float, bottom: float, side: float = 38.0) -> Plot:
+def _picture_plot(marks: Sequence[Mark], width: float, top: float, bottom: float) -> Plot:
     area = Area(marks, Axis(range=(0, width), hidden=True), Axis(range=(bottom, top), hidden=True))
-    return Plot([area], height=side * (bottom - top), width=side * width)
+    return Plot([area], height=38.0 * (bottom - top), width=38.0 * width)
 
 
 def _rows_height(n: int, each: int, each_of_many: int) -> int:

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import html
 from datetime import datetime
 from typing import Any
-
-
-def escape(text: str) -> str:
-    """Text as HTML shows it."""
-    return html.escape(text, quote=True)
 
 
 def count(n: int, word: str) -> str:

@@ -52,8 +52,7 @@ class Snapshot:
     @cached_property
     def rows(self) -> NDArray[np.float64]:
         """Samples as rows of numbers."""
-        values: NDArray[np.float64] = self.values.reshape(len(self), -1).astype(np.float64)
-        return values
+        return self.values.reshape(len(self), -1).astype(np.float64)
 
     @cached_property
     def moments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -81,11 +80,7 @@ class Snapshot:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Snapshot:
         """Read it back; raises ModelFileError if the file is no snapshot."""
-        return cls.from_arrays(read_arrays(path, kinds=(KIND,))[2], path)
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]], path: str | os.PathLike[str]) -> Snapshot:
-        """Put together the arrays of a file; raises ModelFileError if they are no snapshot."""
+        _, _, arrays = read_arrays(path, kinds=(KIND,))
         try:
             snapshot = cls(**arrays)
             is_whole = snapshot.is_whole()

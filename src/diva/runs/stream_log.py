@@ -50,8 +50,8 @@ class Commit:
     def from_plain(cls, plain: dict[str, Any]) -> Self:
         """Read it back; raises KeyError, TypeError or ValueError if it is none."""
         commit = cls(**plain | {"offset": Offset.from_plain(plain["offset"])})
-        names = ("batches", "samples", "events_bytes", "files_bytes", "predictions_bytes")
-        if not all(type(number) is int and number >= 0 for number in (getattr(commit, name) for name in names)):
+        counts = (commit.batches, commit.samples, commit.events_bytes, commit.files_bytes, commit.predictions_bytes)
+        if not all(type(count) is int and count >= 0 for count in counts):
             raise ValueError("it should count with whole numbers")
         if not isinstance(commit.source, str) or not isinstance(commit.predictions, str | None):
             raise TypeError("paths should be text")

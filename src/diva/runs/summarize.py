@@ -18,9 +18,8 @@ from diva.data import LoadedData, PartOfSource, Source
 from diva.metrics import Agreement
 from diva.models.base import DeepClusterer
 from diva.parameters import plain
-from diva.runs.archive import read_arrays
-from diva.runs.snapshot import KIND, MOST_BYTES, SNAPSHOT, Snapshot, choose_samples
-from diva.runs.summary import Components, ImageFormat, Move, Summary, Tree
+from diva.runs.snapshot import MOST_BYTES, SNAPSHOT, Snapshot, choose_samples
+from diva.runs.summary import Components, ImageFormat, Move, Summary, Tree, read_facts
 from diva.version import __version__
 
 N_DRAWS = 10  # new samples of each cluster
@@ -80,11 +79,10 @@ def _take_snapshot(
 
 def summarize_old_run(model: Any, run: str | Path) -> Summary:
     """Make the summary of a run that only kept a snapshot, as runs did before there were summaries."""
-    path = Path(run) / SNAPSHOT
-    _, document, arrays = read_arrays(path, kinds=(KIND,))
+    document = read_facts(run)
     about = {name: document.get(name) for name in ("feature_names", "columns", "class_names", "metrics", "finished")}
     about |= {"source": str(document.get("source") or "data"), "versions": document.get("versions") or {}}
-    return _describe(model, Snapshot.from_arrays(arrays, path), about)
+    return _describe(model, Snapshot.read(Path(run) / SNAPSHOT), about)
 
 
 def _describe(model: Any, snapshot: Snapshot, about: Mapping[str, Any]) -> Summary:
@@ -92,7 +90,9 @@ def _describe(model: Any, snapshot: Snapshot, about: Mapping[str, Any]) -> Summa
     image = image_format(model)
     if about.get("feature_names") is None and hasattr(model, "feature_names_in_"):
         about = {**about, "feature_names": _texts(model.feature_names_in_)}
-    generated = _draws(model, snapshot) | (_reconstructions(model, snapshot) if image else _feature_errors(model, snapshot))
+    generated = _draws(model, snapshot) if hasattr(model, "sample") else {}
+    if hasattr(model, "inverse_transform"):
+        generated |= (_feature_errors if image is None else _reconstructions)(model, snapshot)
     return Summary(
         **about,
         model=type(model).__name__,
@@ -127,8 +127,6 @@ def _tree(model: Any) -> Tree | None:
 
 def _draws(model: Any, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
     """New samples of every cluster, or of the largest ones where all would be too much to keep."""
-    if not hasattr(model, "sample"):
-        return {}
     bytes_each = N_DRAWS * 4 * snapshot.values[0].size
     largest = np.argsort(-snapshot.sizes, kind="stable")[: max(1, MOST_BYTES // bytes_each)]
     ids = model.cluster_ids_
@@ -138,8 +136,6 @@ def _draws(model: Any, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
 
 def _reconstructions(model: Any, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
     """Images of every cluster, evenly spread over its members, and what the decoder makes of them."""
-    if not hasattr(model, "inverse_transform"):
-        return {}
     chosen: list[int] = []
     each = max(1, N_RECONSTRUCTED // model.n_clusters_)
     for position in range(min(model.n_clusters_, 2 * N_RECONSTRUCTED)):
@@ -152,8 +148,6 @@ def _reconstructions(model: Any, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
 
 def _feature_errors(model: Any, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
     """Mean squared error of each feature, as a share of its variance."""
-    if not hasattr(model, "inverse_transform"):
-        return {}
     some = np.unique(np.linspace(0, len(snapshot) - 1, min(len(snapshot), MOST_RECONSTRUCTED)).astype(int))
     made = model.inverse_transform(snapshot.codes[some]).reshape(len(some), -1)
     _, sd = snapshot.moments

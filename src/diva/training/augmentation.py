@@ -80,7 +80,7 @@ class Toned:
 class Photo:
     """Photographs of things that stand upright in the middle: mirrored, in another light, and moved a little.
 
-    Their light says little about their kind, and details that tell them apart are blurred by strong turns and shears.
+    Their light says little about their class, and details that tell them apart are blurred by strong turns and shears.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Masked:
     """Rows with features left out, some with few and some with nearly all: for data nobody knows how to augment.
 
     Each sample draws its own rate, so that views range from nearly whole to nearly empty; with one weak rate samples hardly
-    wander, and one strong rate shows nothing whole.
+    pass between components, and one strong rate shows nothing whole.
 
     Attributes
     ----------

@@ -1,11 +1,12 @@
 """Replay: what stands in for data that are gone, so that networks can go on learning without forgetting them.
 
 Generative replay (Shin et al. 2017): the mixture's statistics remember where the codes of old samples are; draws of it,
-decoded, remind the decoder. The encoder needs real samples, which are gone, and decoded ones do not do: it tells them apart by
-their sharpness. But how far old codes move when the last layer of the encoder changes is known from the second moments of the
-features that this layer saw, and those add up over batches like all statistics here. So the layers below are frozen, the last
-one learns, and there is a penalty on the drift of old codes: in nats, by the precision of the mixture's components there,
-which is the Fisher information of where a code is, as elastic weight consolidation has it of weights (Kirkpatrick 2017).
+decoded, keep the decoder as it is. The encoder needs real samples, which are gone, and decoded ones do not do: it tells them
+apart by their sharpness. But how far old codes move when the last layer of the encoder changes is known from the second
+moments of the features that this layer saw, and those add up over batches like all statistics here. So the layers below are
+frozen, the last one learns, and there is a penalty on the drift of old codes: in nats, by the precision of the mixture's
+components there, which is the Fisher information of where a code is, as elastic weight consolidation has it of weights
+(Kirkpatrick 2017).
 
 Experience replay keeps a few real samples in a reservoir instead.
 """

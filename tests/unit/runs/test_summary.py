@@ -12,7 +12,8 @@ from diva import DIVA, load
 from diva.data import ArraySource, LoadedData
 from diva.exceptions import ModelFileError
 from diva.report import write_report
-from diva.runs.snapshot import Snapshot
+from diva.runs.archive import read_arrays, write_archive
+from diva.runs.snapshot import KIND, SNAPSHOT, Snapshot
 from diva.runs.summarize import summarize, summarize_old_run
 from diva.runs.summary import RESULTS, Summary, read_facts
 
@@ -103,10 +104,11 @@ def test_damage_is_refused(summary, tmp_path):
     (tmp_path / RESULTS).write_text(content.replace('"n_samples": 90', '"n_samples": 91'))
     with pytest.raises(ModelFileError, match="not of this run"):
         Summary.read(tmp_path)
-    arrays = {field.name: getattr(summary.snapshot, field.name) for field in fields(Snapshot)}
+    _, _, arrays = read_arrays(tmp_path / SNAPSHOT, kinds=(KIND,))
     for name, value in (("codes", arrays["codes"][:-1]), ("clusters", arrays["clusters"] + 99), ("more", arrays["codes"])):
+        write_archive(tmp_path / SNAPSHOT, KIND, {}, arrays | {name: value})
         with pytest.raises(ModelFileError, match="not a whole snapshot"):
-            Snapshot.from_arrays(arrays | {name: value}, "a file")
+            Snapshot.read(tmp_path / SNAPSHOT)
 
 
 def shaken(x, generator):
