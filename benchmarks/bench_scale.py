@@ -17,7 +17,7 @@ from diva.data import make_gaussian_mixture
 WORKER = """
 import json, sys, threading, time
 import numpy as np, psutil
-import diva
+from diva import DPMixture
 process = psutil.Process()
 before = process.memory_info().rss
 peak = [before]
@@ -28,7 +28,7 @@ def watch():
 threading.Thread(target=watch, daemon=True).start()
 x = np.memmap(sys.argv[1], dtype=np.float32, mode="r", shape=(int(sys.argv[2]), 16))
 start = time.perf_counter()
-model = diva.DPMixture(covariance_type="diag", random_state=0).fit(x)
+model = DPMixture(covariance_type="diag", random_state=0).fit(x)
 print(json.dumps({"seconds": time.perf_counter() - start, "K found": model.n_components_, "laps": len(model.history_),
                   "resident after import, MB": before / 1e6, "peak above that, MB": (peak[0] - before) / 1e6}))
 """
