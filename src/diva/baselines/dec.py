@@ -40,7 +40,7 @@ class DECConfig(TrainingConfig):
     n_epochs: int = parameter(150, Whole(), help="Passes over the data in all.")
     layer_share: float = parameter(0.2, Number(0, 1), help="Share of the epochs that train one layer at a time.")
     whole_share: float = parameter(0.4, Number(0, 1), help="Share of the epochs that train the whole auto-encoder.")
-    dropout: float = parameter(0.2, Number(0, 1), help="Share of inputs that are left out while a layer is trained.")
+    dropout: float = parameter(0.2, Number(0, 1), help="Share of inputs that are left out while the auto-encoder is trained.")
     cluster_learning_rate: float = parameter(0.01, Number(), help="Of stochastic gradient descent, while clusters are learnt.")
     target_steps: int = parameter(140, Whole(), help="Steps after which the target distribution is computed anew.")
     tolerance: float = parameter(0.001, Number(0, 1), help="Training ends when fewer labels than this share change.")
@@ -126,14 +126,15 @@ class EmbeddedClustering:
             target = state.buffers["target"][batch.index].to(self.device)
             kl = functional.kl_div(net.soft_assignment(net.encode(x)).log(), target, reduction="batchmean")
             return Loss(kl, {"kl": kl})
-        if state.position < self.n_layerwise:
-            layer = state.position * self.n_layers // self.n_layerwise
-            with torch.no_grad():
-                hidden = nn.Sequential(*net.encoder[:layer])(net.enter(x))
-            code = net.encoder[layer](functional.dropout(hidden, self.config.dropout))
-            error = functional.mse_loss(net.decoder[layer](functional.dropout(code, self.config.dropout)), hidden)
-        else:
-            error = functional.mse_loss(net.enter(net.decode(net.encode(x))), net.enter(x))
+        one_layer = state.position < self.n_layerwise
+        first = state.position * self.n_layers // self.n_layerwise if one_layer else 0
+        learnt = slice(first, first + 1 if one_layer else self.n_layers)
+        with torch.no_grad():
+            hidden = nn.Sequential(*net.encoder[:first])(net.enter(x))
+        code = nn.Sequential(*net.encoder[learnt])(functional.dropout(hidden, self.config.dropout))
+        if one_layer:
+            code = functional.dropout(code, self.config.dropout)
+        error = functional.mse_loss(nn.Sequential(*reversed(net.decoder[learnt]))(code), hidden)
         return Loss(error, {"reconstruction": error})
 
     def after_epoch(self, state: TrainState, means: Mapping[str, float]) -> EpochRecord:
