@@ -2,8 +2,10 @@
 
 A stacked denoising auto-encoder learns codes, layer by layer and then as a whole. Its encoder is then trained so that soft
 assignments Q of the codes to K centres, by a Student t kernel, come near a target P that sharpens them: confident assignments
-guide the rest. Departures: Adam in the place of stochastic gradient descent while the auto-encoder is trained, which needs
-far fewer steps; and only what ``fit`` is given is learnt from, where the original learns from training and test data together.
+guide the rest. Departures: Adam in the place of stochastic gradient descent while single layers are trained, which needs far
+fewer steps; the whole auto-encoder denoises too, and more inputs are left out, as there may be few samples; its gradients are
+clipped; codes are scaled to suit the kernel before clusters are learnt; targets are computed anew more often; and only what
+``fit`` is given is learnt from, where the original learns from training and test data together.
 """
 
 from __future__ import annotations
@@ -39,10 +41,11 @@ class DECConfig(TrainingConfig):
     batch_size: int = parameter(256, Whole(), help="Samples in a step of the optimizer.")
     n_epochs: int = parameter(200, Whole(), help="Passes over the data in all.")
     layer_share: float = parameter(0.2, Number(0, 1), help="Share of the epochs that train one layer at a time.")
-    whole_share: float = parameter(0.3, Number(0, 1), help="Share of the epochs that train the whole auto-encoder.")
-    dropout: float = parameter(0.2, Number(0, 1), help="Share of inputs that are left out while the auto-encoder is trained.")
+    whole_share: float = parameter(0.5, Number(0, 1), help="Share of the epochs that train the whole auto-encoder.")
+    dropout: float = parameter(0.5, Number(0, 1), help="Share of inputs that are left out while the auto-encoder is trained.")
+    whole_learning_rate: float = parameter(0.5, Number(), help="Of gradient descent for the whole auto-encoder; falls to 0.")
     cluster_learning_rate: float = parameter(0.01, Number(), help="Of stochastic gradient descent, while clusters are learnt.")
-    target_steps: int = parameter(140, Whole(), help="Steps after which the target distribution is computed anew.")
+    target_steps: int = parameter(40, Whole(), help="Steps after which the target distribution is computed anew.")
     tolerance: float = parameter(0.001, Number(0, 1), help="Training ends when fewer labels than this share change.")
 
 
@@ -56,6 +59,9 @@ class StackedAutoEncoder(nn.Module):
         starts = [nn.Identity() if pair is pairs[0] else nn.ReLU() for pair in pairs]
         self.encoder = nn.ModuleList(nn.Sequential(nn.Linear(a, b), end) for (a, b), end in zip(pairs, ends, strict=True))
         self.decoder = nn.ModuleList(nn.Sequential(nn.Linear(b, a), end) for (a, b), end in zip(pairs, starts, strict=True))
+        self.steepest = math.inf  # norm of a gradient, relative to what it changes
+        for weight in (layer[0].weight for layer in (*self.encoder, *self.decoder)):
+            weight.register_hook(lambda g, w=weight: g * (self.steepest * w.detach().norm() / (g.norm() + 1e-30)).clamp_max(1))
         self.centres = nn.Parameter(torch.zeros(config.n_clusters, config.latent_dim))
         self.unit = nn.Buffer(torch.ones(()))
         self.input_shape, self.lowest = input_shape, -1.0 if len(input_shape) == 3 else 0.0
@@ -95,25 +101,37 @@ class EmbeddedClustering:
         self.starts = (*layers, self.n_layerwise, self.n_pretraining)  # of a layer, of the whole, of clustering
 
     def before_epoch(self, state: TrainState) -> None:
-        """Place the centres by k-means, then compute the target every so many steps."""
+        """For the whole auto-encoder, set the learning rate; for clusters, compute the target every so many steps."""
         if state.position in self.starts:
             state.best_score = -math.inf  # losses of different parts do not compare
+        if state.position in self.starts[-2:]:  # Adam reconstructs better, yet its codes form worse clusters
+            state.optimizer = torch.optim.SGD(state.network.parameters(), lr=self.config.cluster_learning_rate, momentum=0.9)
         steps, done = math.ceil(len(self.samples) / self.config.batch_size), state.position - self.n_pretraining
+        state.network.steepest = 0.01 if done < 0 else math.inf  # so that one learning rate suits layers and data of any size
+        if self.n_layerwise <= state.position < self.n_pretraining:
+            left = (done + 0.5) / (self.n_layerwise - self.n_pretraining)
+            state.optimizer.param_groups[0]["lr"] = left * self.config.whole_learning_rate
         if done < 0 or done % max(1, round(self.config.target_steps / steps)):
             return
         z = encode(state.network, self.samples, self.device).mean
-        if "target" not in state.buffers:
-            seed = int(state.rng.integers(2**31))
-            with threadpool_limits(1):  # so that it does not depend on which thread is done first
-                centres = KMeans(self.config.n_clusters, n_init=20, random_state=seed).fit(z.numpy()).cluster_centers_
-            state.network.centres.data.copy_(torch.from_numpy(centres))
-            state.optimizer = torch.optim.SGD(state.network.parameters(), lr=self.config.cluster_learning_rate, momentum=0.9)
-        with torch.no_grad():
-            q = state.network.soft_assignment(z.to(self.device)).cpu()
+        z = z if "target" in state.buffers else self.place_centres(z, state)
+        q = state.network.soft_assignment(z.to(self.device)).detach().cpu()
         target, labels = functional.normalize(q**2 / q.sum(0), p=1.0, dim=1), q.argmax(1)  # equation 3
         if "labels" in state.buffers and (labels != state.buffers["labels"]).float().mean() < self.config.tolerance:
             state.position = self.n_epochs - 1  # this epoch is the last
         state.buffers = {"target": target, "labels": labels}
+
+    def place_centres(self, z: Tensor, state: TrainState) -> Tensor:
+        """By k-means; then codes, which are returned, are scaled to be about 2 from their centre: the tail of the kernel."""
+        seed = int(state.rng.integers(2**31))
+        with threadpool_limits(1):  # so that it does not depend on which thread is done first
+            found = KMeans(self.config.n_clusters, n_init=20, random_state=seed).fit(z.numpy())
+        net, unit = state.network, max(math.sqrt(found.inertia_ / len(z)) / 2, 1e-6)
+        net.centres.data.copy_(torch.from_numpy(found.cluster_centers_ / unit))
+        for value in net.encoder[-1].parameters():
+            value.data /= unit
+        net.decoder[-1][0].weight.data *= unit  # so that reconstructions stay as they are
+        return z / unit
 
     def batches(self, state: TrainState) -> Sequence[Batch]:
         """All samples in random order."""
@@ -129,11 +147,9 @@ class EmbeddedClustering:
         one_layer = state.position < self.n_layerwise
         first = state.position * self.n_layers // self.n_layerwise if one_layer else 0
         learnt = slice(first, first + 1 if one_layer else self.n_layers)
-        with torch.no_grad():
-            hidden = nn.Sequential(*net.encoder[:first])(net.enter(x))
+        hidden = nn.Sequential(*net.encoder[:first])(net.enter(x)).detach()
         code = nn.Sequential(*net.encoder[learnt])(functional.dropout(hidden, self.config.dropout))
-        if one_layer:
-            code = functional.dropout(code, self.config.dropout)
+        code = functional.dropout(code, self.config.dropout, training=one_layer)
         error = functional.mse_loss(nn.Sequential(*reversed(net.decoder[learnt]))(code), hidden)
         return Loss(error, {"reconstruction": error})
 
@@ -178,8 +194,7 @@ class DEC(DeepClusterer):
         return "target" in state.buffers
 
     def _assign(self, codes: Codes) -> Assignment:
-        with torch.no_grad():
-            kernel = self.network_.kernel(codes.mean.to(self.network_.centres)).double().cpu()
+        kernel = self.network_.kernel(codes.mean.to(self.network_.centres)).detach().double().cpu()
         positions, scores = kernel.argmax(1).numpy(), kernel.sum(1).log().numpy()
         proba = functional.normalize(kernel, p=1.0, dim=1).numpy()
         return Assignment(codes.mean.numpy(), proba, positions, positions, scores, scores < self.novelty_threshold_)

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import pickle
 from dataclasses import replace
 from itertools import pairwise
 
@@ -121,6 +122,27 @@ def test_centres_start_from_k_means():
     np.testing.assert_allclose(state.network.centres.detach().numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_codes_have_the_scale_of_the_kernel_when_clusters_begin_to_be_learnt():
+    objective, state = case()
+    state.network.encoder[-1][0].weight.data *= 50
+    x = objective.samples.take(torch.arange(200))
+    before, reconstructions = codes(objective, state), state.network.decode(state.network.encode(x))
+    state.position = objective.n_pretraining
+    objective.before_epoch(state)
+    distances = (codes(objective, state) - state.network.centres.detach()[state.buffers["labels"]]).norm(dim=1)
+    assert float(distances.square().mean().sqrt()) == pytest.approx(2.0, rel=1e-3)
+    torch.testing.assert_close(codes(objective, state) * before.std(), before * codes(objective, state).std())
+    torch.testing.assert_close(state.network.decode(state.network.encode(x)), reconstructions)
+
+
+def test_codes_that_are_all_the_same_do_not_divide_by_zero():
+    objective, state = case(data=np.ones_like(DIGITS))
+    state.position = objective.n_pretraining
+    with pytest.warns(UserWarning, match="distinct clusters"):
+        objective.before_epoch(state)
+    assert all(bool(value.isfinite().all()) for value in state.network.state_dict().values())
+
+
 def test_clusters_are_learnt_by_stochastic_gradient_descent_with_momentum():
     objective, state = clustering(replace(CONFIG, cluster_learning_rate=0.03))
     assert isinstance(state.optimizer, torch.optim.SGD)
@@ -177,6 +199,41 @@ def test_then_all_layers_are_trained():
     train_epoch(state, objective)
     same = {name for name, value in state.network.state_dict().items() if torch.equal(value, before[name])}
     assert same == {"centres", "unit"}
+
+
+def test_all_layers_are_trained_by_gradient_descent_at_a_rate_that_falls_to_0():
+    objective, state = case(replace(CONFIG, n_epochs=60, layer_share=0.1, whole_share=0.5, whole_learning_rate=0.4))
+    rates = []
+    for state.position in range(objective.n_layerwise, objective.n_pretraining):
+        objective.before_epoch(state)
+        assert isinstance(state.optimizer, torch.optim.SGD)
+        rates.append(state.optimizer.param_groups[0]["lr"])
+    np.testing.assert_allclose(rates, 0.4 * (1 - (np.arange(30) + 0.5) / 30))
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(1e9, 0.01), (1e-9, None), (0.0, 0.0)], ids=["steep", "flat", "none"])
+def test_no_gradient_of_the_auto_encoder_is_steeper_than_a_hundredth_of_what_it_changes(factor, expected):
+    objective, state = case()
+    weight, x = state.network.encoder[0][0].weight, torch.ones(5, 1, 8, 8)
+
+    def steepness(position):
+        state.position, weight.grad = position, None
+        objective.before_epoch(state)
+        (factor * state.network.encode(x).square().sum()).backward()
+        return float(weight.grad.norm() / weight.detach().norm())
+
+    whole, clusters = steepness(objective.n_layerwise), steepness(objective.n_pretraining)
+    if expected is None:  # a flat one stays as it is
+        assert 0 < whole < 1e-6
+    else:
+        assert whole == pytest.approx(expected, rel=1e-4)
+        assert clusters > 1 or factor == 0
+
+
+def test_training_does_not_blow_up_on_few_features():
+    X = np.random.default_rng(0).normal(5, 5, size=(100, 3))
+    model = DEC(**SMALL | {"n_epochs": 40, "hidden_sizes": (64, 64)}).fit(X)
+    assert np.isfinite(model.transform(X)).all()
 
 
 # --- the schedule
@@ -272,6 +329,11 @@ def test_samples_far_from_all_centres_are_novel():
     np.testing.assert_array_equal(model.score_samples(rows[:5]) < model.novelty_threshold_, known.novel[:5])
 
 
+def test_a_copy_answers_alike(fitted):
+    for other in (copy.deepcopy(fitted), pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_array_equal(other.predict_proba(NEW), fitted.predict_proba(NEW))
+
+
 def test_the_same_seed_gives_the_same_model(fitted):
     again, other = DEC(**SMALL).fit(DIGITS), DEC(**SMALL | {"random_state": 1}).fit(DIGITS)
     np.testing.assert_array_equal(again.transform(NEW), fitted.transform(NEW))
@@ -314,6 +376,7 @@ def test_scikit_learn_knows_its_parameters():
         ({"target_steps": 0.5}, "target_steps"),
         ({"tolerance": np.nan}, "tolerance"),
         ({"cluster_learning_rate": 0}, "cluster_learning_rate"),
+        ({"whole_learning_rate": -1}, "whole_learning_rate"),
         ({"resume": True}, "resume=True needs a run_dir"),
         ({"n_clusters": 201}, "n_clusters=201 needs as many samples, got 200"),
     ],
@@ -426,8 +489,8 @@ def test_a_run_that_failed_goes_on_as_if_nothing_had_been(tmp_path, fitted, last
 def test_another_run_is_not_gone_on_with(tmp_path):
     with pytest.raises(StoppedError):
         DEC(**SMALL, run_dir=tmp_path / "run", callbacks=failing_at(2)).fit(DIGITS)
-    with pytest.raises(ValueError, match=r"dropout=0\.2"):
-        DEC(**SMALL, dropout=0.5, run_dir=tmp_path / "run", resume=True).fit(DIGITS)
+    with pytest.raises(ValueError, match=r"dropout=0\.5"):
+        DEC(**SMALL, dropout=0.2, run_dir=tmp_path / "run", resume=True).fit(DIGITS)
     with pytest.raises(ValueError, match="other data"):
         DEC(**SMALL, run_dir=tmp_path / "run", resume=True).fit(DIGITS[:150])
     with pytest.raises(ModelFileError, match="DEC checkpoint"):
