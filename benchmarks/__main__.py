@@ -14,7 +14,9 @@ from benchmarks import (
     bench_speed,
     bench_stream,
     bench_training,
+    bench_zoo,
     page,
+    zoo_page,
 )
 
 BENCHMARKS = {
@@ -30,6 +32,8 @@ BENCHMARKS = {
     "report": bench_report.main,
     "stream_kills": bench_stream.kills,
     "page": page.main,
+    **bench_zoo.BENCHMARKS,
+    "zoo_page": zoo_page.main,
 }
 
 
@@ -37,11 +41,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     listed = f"which to run, all by default: {', '.join(BENCHMARKS)}"
     parser.add_argument("names", nargs="*", default=list(BENCHMARKS), help=listed)
-    names = parser.parse_args().names
-    if unknown := set(names) - set(BENCHMARKS):
+    bench_zoo.add_options(parser)
+    options = parser.parse_args()
+    if unknown := set(options.names) - set(BENCHMARKS):
         parser.error(f"unknown benchmark {', '.join(sorted(unknown))}; choose from {', '.join(BENCHMARKS)}")
-    for name in names:
-        BENCHMARKS[name]()
+    for name in options.names:
+        if name in bench_zoo.BENCHMARKS:
+            bench_zoo.BENCHMARKS[name](bench_zoo.choice_of(options))
+        else:
+            BENCHMARKS[name]()
 
 
 if __name__ == "__main__":
