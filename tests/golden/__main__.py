@@ -115,7 +115,7 @@ def mixture_cases():
     X = simulated(0)
     yield "full", of_mixture(DPMixture(random_state=0).fit(X), X)
     yield "diag, single precision", of_mixture(DPMixture(covariance_type="diag", random_state=1).fit(X.astype(np.float32)), X)
-    grouped = DPMixture(grouping="walk", random_state=2).fit(X)
+    grouped = DPMixture(grouping="valleys", random_state=2).fit(X)
     yield "grouped", of_mixture(grouped, X)
     yield "grouped, further", of_mixture(grouped.partial_fit(simulated(3)), X)
     yield "weights", of_mixture(DPMixture(random_state=0).fit(X, sample_weight=np.linspace(0.5, 2, len(X))), X)

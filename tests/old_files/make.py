@@ -75,7 +75,7 @@ def main(version):
     X, expected = rows(9, 40), {}
     np.save(folder / "asked.npy", X)
 
-    mixture = DPMixture(grouping="walk", random_state=0).fit(rows(0))
+    mixture = DPMixture(grouping="valleys", random_state=0).fit(rows(0))
     mixture.save(folder / "mixture.diva")
     expected["mixture.diva"] = answers(mixture, X)
 

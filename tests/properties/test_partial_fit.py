@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from diva import DPMixture
 from diva.mixture.bound import elbo
-from diva.mixture.gaussian import make_family
 from diva.mixture.local import summarize
 
 from .strategies import clumps, covariance_types
@@ -25,13 +24,9 @@ def streams(draw):
     return lots
 
 
-def in_frame_of_first(lots):
-    return torch.from_numpy((np.concatenate(lots) - lots[0].mean(0)) / lots[0].std(0))
-
-
-def prior_of_first(covariance_type, dim):
-    zeros = torch.zeros(dim, dtype=torch.float64)
-    return make_family(covariance_type, zeros, zeros + 0.1)
+def standardized(model, lots):
+    """In the coordinates that the first lot has set."""
+    return model.mixture_.standardization.points(torch.from_numpy(np.concatenate(lots)))
 
 
 @few
@@ -41,8 +36,8 @@ def test_nothing_is_forgotten(lots, covariance_type):
     for lot in lots:
         model.partial_fit(lot)
         assert len(model.labels_) == len(lot)
-    total, z = model.mixture_.state.total, in_frame_of_first(lots)
-    everything = summarize(prior_of_first(covariance_type, z.shape[1]), z, torch.ones(len(z), 1))
+    total, z = model.mixture_.state.total, standardized(model, lots)
+    everything = summarize(model.mixture_.state.family, z, torch.ones(len(z), 1))
     np.testing.assert_allclose(float(total.counts.sum()), len(z), rtol=1e-9)
     np.testing.assert_allclose(total.sum_z.sum(0), everything.sum_z[0], atol=1e-7 * float(z.abs().sum()))
     np.testing.assert_allclose(total.sum_zz.sum(0), everything.sum_zz[0], atol=1e-7 * float((z**2).sum()))
@@ -54,12 +49,12 @@ def test_without_moves_it_is_one_fit_to_all_with_the_prior_of_the_first(lots, co
     model = DPMixture(
         covariance_type=covariance_type, births=False, merges=False, deletes=False, shuffles=False, random_state=0
     )
-    for lot in lots:
+    family = model.partial_fit(lots[0]).mixture_.state.family
+    for lot in lots[1:]:
         model.partial_fit(lot)
-    z = in_frame_of_first(lots)
-    family = prior_of_first(covariance_type, z.shape[1])
+    z, standardization = standardized(model, lots), model.mixture_.standardization
     total = summarize(family, z, torch.ones(len(z), 1))
-    origin, unit = lots[0].mean(0), lots[0].std(0)
+    origin, unit = standardization.mean.numpy(), standardization.scale.numpy()
     np.testing.assert_allclose(model.means_, family.means(total).numpy() * unit + origin, rtol=1e-7, atol=1e-9)
     square = unit**2 if covariance_type == "diag" else np.outer(unit, unit)
     np.testing.assert_allclose(model.covariances_, family.covariances(total).numpy() * square, rtol=1e-7, atol=1e-12)

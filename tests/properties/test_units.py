@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import adjusted_rand_score
 
 from diva import DPMixture
 
@@ -102,6 +103,7 @@ def test_float32_finds_the_clusters_of_float64(covariance_type):
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(centre, 0.3, (60, 2)) for centre in (-2.0, 0.0, 2.0)])
     double, single = fitted(X, covariance_type), fitted(X.astype(np.float32), covariance_type)
-    assert_same_clustering(double, single, rtol=1e-3)
-    np.testing.assert_allclose(single.means_, double.means_, atol=1e-4)
-    np.testing.assert_allclose(single.covariances_, double.covariances_, atol=1e-4)
+    assert adjusted_rand_score(double.labels_, single.labels_) == 1.0
+    left, right = (np.argsort(model.means_[:, 0]) for model in (double, single))  # of equal mass: any order
+    np.testing.assert_allclose(single.means_[right], double.means_[left], atol=1e-3)
+    np.testing.assert_allclose(single.covariances_[right], double.covariances_[left], atol=1e-3)

@@ -119,7 +119,8 @@ def test_score_samples_is_a_mixture_of_students_in_the_units_of_the_data(covaria
     X = np.concatenate([rng.normal(c, [0.3, 0.01], (50, 2)) for c in ([0, 0], [4, 0], [0, 3])]) * [100.0, 1.0] + [1e3, 5.0]
     model = DPMixture(covariance_type=covariance_type, random_state=0).fit(X)
     x = np.concatenate([X[::20], rng.uniform(-3e3, 3e3, (5, 2))])  # near and far
-    total, origin, unit = model.mixture_.state.total, X.mean(0), X.std(0)
+    total, standardization = model.mixture_.state.total, model.mixture_.standardization
+    origin, unit = standardization.mean.numpy(), standardization.scale.numpy()
     weights = expected_weights(*stick_posterior(total.counts, 5.0)).numpy()
     density = np.zeros(len(x))
     for k, weight in enumerate(weights):

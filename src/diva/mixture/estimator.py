@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,11 +18,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from diva.data import ArrayBatches, ReiterableBatches, Rows, is_batch_source, to_numpy
 from diva.exceptions import DataChangedError, InterruptedFitWarning
-from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
+from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters, warn_of_interrupt
 from diva.mixture.laps import LapRecord
 from diva.mixture.model import Level, MixtureModel, check_component_labels
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import MixtureOptions, make_generator
+from diva.mixture.search import best_start, first_component
 from diva.mixture.standardize import Measurement, measure
 from diva.parameters import Flag, Seed, check_parameters, parameter, plain, takes, values_of
 from diva.partition.hierarchy import Hierarchy, group, group_as
@@ -90,6 +91,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     array([ True])
     """
 
+    covariance_type: str
     random_state: Any
     mixture_: MixtureModel
     hierarchy_: Hierarchy | None
@@ -125,7 +127,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             before = self._checked_start(measured)
             start = replace(before, state=before.state.forgetting_data(), history=(), lineage=())
             return self._fit_from(start, source, measured, rng, named_after=before)
-        return self._fit_from(self._start(measured), source, measured, rng)
+        return self._fit_from(None, source, measured, rng)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Go on with new data; the first call is a fit.
@@ -166,7 +168,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         rng = make_generator(self.random_state)
-        base = self._start(measure(ArrayBatches(X, weights, self.options.batch_size))).with_next_id(0)  # only its prior is used
+        measured = measure(ArrayBatches(X, weights, self.options.batch_size))
+        base = first_component(measured, self.options).with_next_id(0)  # only its prior is used
         return self._store(fit_within_clusters(base, {}, X, labels, weights, rng))
 
     def regroup(self, walk: Walk, *, keep_clusters: bool = False) -> Self:
@@ -193,15 +196,19 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit_from(
         self,
-        start: MixtureModel,
+        start: MixtureModel | None,
         source: Iterable[Rows],
         measured: Measurement,
         rng: np.random.Generator,
         named_after: MixtureModel | None = None,
     ) -> Self:
+        """Run laps from a start, or from the best of several."""
+        on_lap = _print_lap if values_of(self, FitParameters).verbose else None
         try:
-            on_lap = _print_lap if values_of(self, FitParameters).verbose else None
-            fitted = fit_from(start, source, measured.n_rows, rng, on_lap=on_lap)
+            if start is None:
+                fitted = self._fit_from_best_start(source, measured, rng, on_lap)
+            else:
+                fitted = fit_from(start, source, measured.n_rows, rng, on_lap=on_lap)
         except KeyboardInterrupt:
             if not hasattr(self, "mixture_"):
                 raise
@@ -218,23 +225,34 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             fitted = fitted._replace(model=fitted.model.named_after(named_after, rng))
         return self._store(fitted)
 
-    def _start(self, measured: Measurement) -> MixtureModel:
-        """One component with the prior that the first data give."""
-        n_features = len(measured.standardization.mean)
-        if n_features != self.n_features_in_:
+    def _fit_from_best_start(
+        self,
+        source: Iterable[Rows],
+        measured: Measurement,
+        rng: np.random.Generator,
+        on_lap: Callable[[LapRecord], None] | None,
+    ) -> Fitted:
+        """A first fit: on a sample from several starts, then on all data from the best; after an interrupt, only labels."""
+        if (n_features := len(measured.lowest)) != self.n_features_in_:
             raise DataChangedError(f"The source had {self.n_features_in_} features at first and has {n_features} now.")
-        return MixtureModel.start(measured.standardization, self.options)
+        start, interrupted = best_start(measured, self.options, rng, on_lap)
+        if not interrupted:
+            return fit_from(start, source, measured.n_rows, rng, on_lap=on_lap)
+        n_laps, options = len(start.history), start.options
+        fitted = fit_from(replace(start, options=replace(options, max_laps=1)), source, measured.n_rows, rng, moves=())
+        warn_of_interrupt(n_laps)
+        return Fitted(replace(fitted.model, options=options), fitted.labels)
 
     def _checked_start(self, measured: Measurement) -> MixtureModel:
         """The mixture as it is, if it can go on with some data."""
         fitted = self.mixture_.state.family.covariance_type
-        if self.options.covariance_type != fitted:
+        if self.options.covariance_type not in ("auto", fitted):
             raise ValueError(
                 f"The components were fitted with covariance_type={fitted!r} and not {self.options.covariance_type!r}. "
                 "Set it back, or fit anew with warm_start=False."
             )
         measured.check_within_reach_of(self.mixture_.standardization)
-        return replace(self.mixture_, options=self.options)
+        return replace(self.mixture_, options=replace(self.options, covariance_type=fitted))
 
     def _store(self, fitted: Fitted) -> Self:
         """Set the fitted attributes."""
@@ -317,7 +335,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         document, tensors = self.mixture_.to_archive()
         document["params"] = {name: plain(value) for name, value in self.get_params().items()}
-        document["params"]["covariance_type"] = document["family"]
+        if self.covariance_type != "auto":
+            document["params"]["covariance_type"] = document["family"]
         document["feature_names"] = [str(n) for n in getattr(self, "feature_names_in_", ())]
         tensors["component_labels"] = torch.from_numpy(self.component_labels_)
         write_archive(path, "DPMixture", document, tensors)
@@ -329,7 +348,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         mixture = MixtureModel.from_archive(document, archive.tensors)
         model = cls(**document["params"])
         check_parameters(model)
-        model.n_features_in_ = mixture.n_features
+        model.n_features_in_ = mixture.standardization.n_features
         if names := document["feature_names"]:
             if len(names) != model.n_features_in_ or not all(isinstance(name, str) for name in names):
                 raise ValueError("there should be one name for each feature")

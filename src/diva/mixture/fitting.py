@@ -21,11 +21,12 @@ from diva.mixture.options import MixtureOptions
 from diva.mixture.standardize import Standardization, StandardizedBatches, measure
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import concat
-from diva.partition.hierarchy import group, group_as
-from diva.partition.walk import Walk, neighbour_walk
+from diva.partition.hierarchy import Hierarchy, group_as
+from diva.partition.valleys import Components, group_by_valleys
+from diva.partition.walk import Walk
 from diva.threads import one_thread
 
-WALK_SAMPLES = 10_000
+GROUPING_SAMPLES = 10_000
 MOST_LAPS = 1000  # of the history that are kept: streams have no end
 
 
@@ -79,10 +80,15 @@ def fit_from(
 
     The source gives the same ``n_rows`` rows in the same order on every lap; ``moves`` are those of the options by default.
     """
-    model, fit = _run_laps(start, source, rng, moves, on_lap)
+    model, fit = run_laps(start, source, rng, moves, on_lap)
     _warn(fit, start.options)
-    model, labels = _label_and_group(model, source, n_rows, fit.state.past.counts.cpu().numpy(), rng)
-    return Fitted(model, labels, unfinished=not fit.converged and not fit.interrupted)
+    last_look = _LastLook(model, source, n_rows, fit.state.past.counts.cpu().numpy(), rng)
+    if start.options.grouping is None:
+        hierarchy = None
+    else:
+        together = start.cluster_by_id() if last_look.past_share > 0 else {}
+        hierarchy = last_look.by_valleys(np.array([together.get(i, -1) for i in model.state.ids]))
+    return Fitted(model.with_hierarchy(hierarchy), last_look.labels, unfinished=not fit.converged and not fit.interrupted)
 
 
 @one_thread()
@@ -109,7 +115,7 @@ def fit_within_clusters(
         part = MixtureState.start(prior.family, prior.alpha, next_id) if part is None else replace(part, next_id=next_id)
         if (chosen := labels == name).any():
             rows = ArrayBatches(codes[chosen], None if weights is None else weights[chosen], options.batch_size)
-            model, _ = _run_laps(replace(model, state=part), rows, rng)
+            model, _ = run_laps(replace(model, state=part), rows, rng)
             part = model.state
         next_id = part.next_id
         parts.append(part)
@@ -119,8 +125,10 @@ def fit_within_clusters(
     old_masses = np.array([seen_before.get(i, 0.0) for i in state.ids])
     known = np.array([cluster_of[i] for i in state.ids])
     source = ArrayBatches(codes, weights, options.batch_size)
-    model, components = _label_and_group(replace(model, state=state), source, len(codes), old_masses, rng, known)
-    return Fitted(model, components)
+    model = replace(model, state=state)
+    last_look = _LastLook(model, source, len(codes), old_masses, rng)
+    resp = last_look.components.resp
+    return Fitted(model.with_hierarchy(group_as(Walk(resp, resp), known)), last_look.labels)
 
 
 def _joined(parts: Sequence[MixtureState]) -> MixtureState:
@@ -131,7 +139,7 @@ def _joined(parts: Sequence[MixtureState]) -> MixtureState:
     return whole.in_canonical_order()
 
 
-def _run_laps(
+def run_laps(
     start: MixtureModel,
     source: Iterable[Rows],
     rng: np.random.Generator,
@@ -162,42 +170,49 @@ def _in_data_units(record: LapRecord, standardization: Standardization) -> LapRe
     return replace(record, elbo=record.elbo - mass * volume, elbo_per_sample=record.elbo_per_sample - volume)
 
 
-def _label_and_group(
-    model: MixtureModel,
-    source: Iterable[Rows],
-    n_rows: int,
-    old_masses: NDArray[np.float64],
-    rng: np.random.Generator,
-    known_clusters: NDArray[np.int64] | None = None,
-) -> tuple[MixtureModel, NDArray[np.int64]]:
-    """Label the data with the final mixture; group its components if asked to, or as they are known to belong.
+class _LastLook:
+    """The data as the final mixture sees them: a label for each row, and some rows to group the components by.
 
-    ``old_masses`` (K,) are what each component has seen that is not in the source.
+    ``old_masses`` (K,) are what each component has seen that is not in the source; such data take part through draws of the
+    components that remember them.
     """
-    options, state = model.options, model.state
-    walks = options.grouping is not None or known_clusters is not None
-    labels, points, resps = [], [], []
-    past_share = float(old_masses.sum()) / float(state.total.counts.sum())
-    chance = WALK_SAMPLES * (1.0 - past_share) / n_rows
-    for z, resp in model.assign(source):
-        labels.append(resp.argmax(1).cpu().numpy())
-        if walks:
-            drawn = torch.from_numpy(rng.random(len(z)) < chance).to(z.device)
-            points.append(z[drawn].cpu().numpy())
-            resps.append(resp[drawn].cpu().numpy())
-    if (n_last := sum(map(len, labels))) != n_rows:
-        raise DataChangedError(f"The source had {n_rows} rows when it was measured and {n_last} at last.")
-    hierarchy = None
-    if walks:
-        if (n_drawn := round(min(WALK_SAMPLES, n_rows / (1.0 - past_share)) * past_share)) > 0:
-            # data that are gone take part through draws of the components that remember them
+
+    def __init__(
+        self,
+        model: MixtureModel,
+        source: Iterable[Rows],
+        n_rows: int,
+        old_masses: NDArray[np.float64],
+        rng: np.random.Generator,
+    ) -> None:
+        self._model, state = model, model.state
+        self.past_share = float(old_masses.sum()) / float(state.total.counts.sum())
+        chance = GROUPING_SAMPLES * (1.0 - self.past_share) / n_rows
+        labels, points, resps, weights = [], [], [], []
+        for some in model.assign(source):
+            labels.append(some.resp.argmax(1).cpu().numpy())
+            drawn = torch.from_numpy(rng.random(len(some.z)) < chance).to(some.z.device)
+            points.append(some.z[drawn].cpu().numpy())
+            resps.append(some.resp[drawn].cpu().numpy())
+            weights.append(np.ones(len(points[-1])) if some.weights is None else some.weights[drawn].cpu().numpy())
+        self.labels = np.concatenate(labels)
+        if len(self.labels) != n_rows:
+            raise DataChangedError(f"The source had {n_rows} rows when it was measured and {len(self.labels)} at last.")
+        if (n_drawn := round(min(GROUPING_SAMPLES, n_rows / (1.0 - self.past_share)) * self.past_share)) > 0:
             z = _draw_standardized(state, n_drawn, old_masses, rng)
             points.append(z.cpu().numpy())
             resps.append(state.posterior.responsibilities(z).cpu().numpy())
-        resp_all = np.concatenate(resps)
-        walk = neighbour_walk(np.concatenate(points), resp_all) if options.grouping else Walk(resp_all, resp_all)
-        hierarchy = group(walk, options.resolution, rng) if known_clusters is None else group_as(walk, known_clusters)
-    return model.with_hierarchy(hierarchy), np.concatenate(labels)
+            present = sum(float(w.sum()) for w in weights)
+            weights.append(np.full(n_drawn, present * self.past_share / (1.0 - self.past_share) / n_drawn))
+        self.components = Components(
+            state.family.means(state.total).cpu().numpy(),
+            state.family.covariances(state.total).cpu().numpy(),
+            *(np.concatenate(parts).astype(np.float64) for parts in (points, resps, weights)),
+        )
+
+    def by_valleys(self, together: NDArray[np.int64]) -> Hierarchy:
+        """Group the components; ``together`` (K,) are clusters that stay whole: draws do not show what filled a valley."""
+        return group_by_valleys(self.components, self._model.options.resolution, together)
 
 
 def _draw_standardized(
@@ -217,14 +232,19 @@ def _draw_standardized(
     return family.means(total)[drawn] + deviation
 
 
+def warn_of_interrupt(n_laps: int) -> None:
+    """Say what became of the fit, and how to go on."""
+    warnings.warn(
+        f"The fit was interrupted after {n_laps} laps and keeps what it had reached. "
+        "To go on, set warm_start=True and fit the same data again.",
+        InterruptedFitWarning,
+        stacklevel=7,
+    )
+
+
 def _warn(fit: MixtureFit, options: MixtureOptions) -> None:
     if fit.interrupted:
-        warnings.warn(
-            f"The fit was interrupted after {len(fit.history)} laps and keeps what it had reached. "
-            "To go on, set warm_start=True and fit the same data again.",
-            InterruptedFitWarning,
-            stacklevel=6,
-        )
+        warn_of_interrupt(len(fit.history))
     if fit.crowded or fit.state.n_components >= options.max_components > 1:
         warnings.warn(
             f"The mixture has reached max_components={options.max_components} and may want more. Raise it, raise "

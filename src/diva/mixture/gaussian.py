@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -34,6 +34,8 @@ class GaussianFamily(ABC):
     m0: Tensor  # (D,): prior mean
     kappa0: float  # how many samples the prior mean is worth
     nu0: float  # degrees of freedom of the precision
+    # (D,): variance of the rounding of each feature; a code is not known better, so that no component can be tighter
+    rounding: Tensor | None = field(default=None, kw_only=True)
     covariance_type: ClassVar[str]
 
     @property
@@ -46,9 +48,21 @@ class GaussianFamily(ABC):
     def n_features(self) -> int:
         """F, the length of a code's features."""
 
-    @abstractmethod
     def features(self, z: Tensor) -> Tensor:
-        """Features of codes, (n, D) -> (n, F)."""
+        """Features of codes, (n, D) -> (n, F); squares are the expected ones, where codes are rounded (Sheppard 1898)."""
+        features = self.products(z)
+        if self.rounding is not None:
+            features[:, self.squares] += self.rounding.to(features)
+        return features
+
+    @property
+    @abstractmethod
+    def squares(self) -> slice | Tensor:
+        """Where z_d^2 stands among the features."""
+
+    @abstractmethod
+    def products(self, z: Tensor) -> Tensor:
+        """Codes and their squares, or products of pairs, (n, D) -> (n, F)."""
 
     @abstractmethod
     def stats(self, counts: Tensor, products: Tensor, entropy: Tensor) -> SuffStats:
@@ -82,8 +96,35 @@ class GaussianFamily(ABC):
         """Inverse of each component's expected precision, (K, D) or (K, D, D)."""
 
     @abstractmethod
+    def expected_precisions(self, stats: SuffStats) -> Tensor:
+        """Diagonal of each component's expected precision, (K, D)."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> Tensor:
+        """Variance that the prior expects of a component, (D,)."""
+
+    @abstractmethod
+    def with_variance(self, variance: Tensor) -> Self:
+        """Return the prior that expects a variance (D,) of its components."""
+
+    @property
+    @abstractmethod
+    def spread_per_variance(self) -> float:
+        """What the prior adds to the scatter of a component, for each unit of the variance it expects."""
+
     def amplification(self, stats: SuffStats) -> float:
         """Largest factor by which rounding of features is amplified in a log-likelihood."""
+        return float(((self.means(stats) ** 2 + 1.0) * self.expected_precisions(stats)).max())
+
+    def adapted(self, stats: SuffStats, least: Tensor) -> Self:
+        r"""Prior whose spread suits components best: empirical Bayes, or type II maximum likelihood.
+
+        Given q, the bound is highest at the spread :math:`\nu_0 K / \sum_k E[\Lambda_k]_{dd}` in each dimension d, a
+        harmonic mean over the components; it never falls below what the variance ``least`` (D,) asks for.
+        """
+        spread = self.nu0 * len(stats) / self.expected_precisions(stats).sum(0)
+        return self.with_variance((spread / self.spread_per_variance).maximum(least))
 
     def empty(self, n_components: int = 1) -> SuffStats:
         """Statistics of ``n_components`` components that have seen nothing."""
@@ -108,7 +149,11 @@ class NormalGamma(GaussianFamily):
     def n_features(self) -> int:  # noqa: D102
         return 2 * self.dim
 
-    def features(self, z: Tensor) -> Tensor:  # noqa: D102
+    @property
+    def squares(self) -> slice:  # noqa: D102
+        return slice(self.dim, None)
+
+    def products(self, z: Tensor) -> Tensor:  # noqa: D102
         return torch.cat([z, z * z], dim=1)
 
     def stats(self, counts: Tensor, products: Tensor, entropy: Tensor) -> SuffStats:  # noqa: D102
@@ -156,9 +201,20 @@ class NormalGamma(GaussianFamily):
         _, _, nu, beta = self._update(stats)
         return beta / nu
 
-    def amplification(self, stats: SuffStats) -> float:  # noqa: D102
-        m, _, nu, beta = self._update(stats)
-        return float(((m**2 + 1.0) * nu / beta).max())
+    def expected_precisions(self, stats: SuffStats) -> Tensor:  # noqa: D102
+        _, _, nu, beta = self._update(stats)
+        return nu / beta
+
+    @property
+    def spread_per_variance(self) -> float:  # noqa: D102
+        return self.nu0 - 2.0  # E[1 / lambda] = beta / (nu - 2)
+
+    @property
+    def variance(self) -> Tensor:  # noqa: D102
+        return self.beta0 / self.spread_per_variance
+
+    def with_variance(self, variance: Tensor) -> Self:  # noqa: D102
+        return replace(self, beta0=variance * self.spread_per_variance)
 
 
 @dataclass(frozen=True)
@@ -176,7 +232,12 @@ class NormalWishart(GaussianFamily):
         i, j = torch.triu_indices(self.dim, self.dim, device=self.m0.device)
         return i, j
 
-    def features(self, z: Tensor) -> Tensor:  # noqa: D102
+    @property
+    def squares(self) -> Tensor:  # noqa: D102
+        i, j = self._triangle()
+        return self.dim + torch.nonzero(i == j).squeeze(1)
+
+    def products(self, z: Tensor) -> Tensor:  # noqa: D102
         # rows of the upper triangle side by side: D slices cost far less than one gather of D(D+1)/2 columns
         return torch.cat([z, *(z[:, i : i + 1] * z[:, i:] for i in range(self.dim))], dim=1)
 
@@ -229,9 +290,7 @@ class NormalWishart(GaussianFamily):
         return Linear(torch.cat([linear, quadratic], dim=1).T, offset)
 
     def expected_features(self, mean: Tensor, variance: Tensor) -> Tensor:  # noqa: D102
-        i, j = self._triangle()
-        squares = self.dim + torch.nonzero(i == j).squeeze(1)  # where z_d^2 stands among the features
-        return self.features(mean).index_add(1, squares.to(mean.device), variance)
+        return self.products(mean).index_add(1, self.squares.to(mean.device), variance)
 
     def plug_in_log_density(self, stats: SuffStats) -> Linear:  # noqa: D102
         m, _, nu, chol = self._update(stats)
@@ -255,10 +314,20 @@ class NormalWishart(GaussianFamily):
         _, _, nu, chol = self._update(stats)
         return chol @ chol.mT / nu[:, None, None]
 
-    def amplification(self, stats: SuffStats) -> float:  # noqa: D102
-        m, _, nu, chol = self._update(stats)
-        e_lambda = nu[:, None] * torch.cholesky_inverse(chol).diagonal(dim1=-2, dim2=-1)
-        return float(((m**2 + 1.0) * e_lambda).max())
+    def expected_precisions(self, stats: SuffStats) -> Tensor:  # noqa: D102
+        _, _, nu, chol = self._update(stats)
+        return nu[:, None] * torch.cholesky_inverse(chol).diagonal(dim1=-2, dim2=-1)
+
+    @property
+    def spread_per_variance(self) -> float:  # noqa: D102
+        return self.nu0 - self.dim - 1.0  # E[Sigma] = psi / (nu - D - 1)
+
+    @property
+    def variance(self) -> Tensor:  # noqa: D102
+        return self.psi0.diagonal() / self.spread_per_variance
+
+    def with_variance(self, variance: Tensor) -> Self:  # noqa: D102
+        return replace(self, psi0=torch.diag(variance) * self.spread_per_variance)
 
 
 def _log_det(chol: Tensor) -> Tensor:
@@ -269,8 +338,7 @@ def make_family(
     covariance_type: str, m0: Tensor, variance: Tensor, kappa0: float = 1e-4, nu0: float | None = None
 ) -> GaussianFamily:
     """Prior with a given mean and expected variance of a component, each (D,); ``nu0`` defaults to D + 2."""
-    dim = len(m0)
-    nu = dim + 2.0 if nu0 is None else float(nu0)
-    if covariance_type == "diag":  # E[1 / lambda] = beta / (nu - 2)
-        return NormalGamma(m0, kappa0, nu, variance * (nu - 2.0))
-    return NormalWishart(m0, kappa0, nu, torch.diag(variance) * (nu - dim - 1.0))  # E[Sigma] = psi / (nu - D - 1)
+    nu = len(m0) + 2.0 if nu0 is None else float(nu0)
+    if covariance_type == "diag":
+        return NormalGamma(m0, kappa0, nu, m0).with_variance(variance)
+    return NormalWishart(m0, kappa0, nu, torch.diag(m0)).with_variance(variance)

@@ -141,6 +141,7 @@ def _fit_laps(
     lineage: list[MoveRecord] = []
     state, converged, interrupted = init, False, False
     best = -math.inf
+    judged_under = state.family  # the prior under which proposals were rejected
     try:
         for lap in range(first_lap, first_lap + max_laps):
             studies = [move.study(state, memory, rng) for move in moves]
@@ -148,10 +149,14 @@ def _fit_laps(
                 state = assign_lap(state, batches, studies)
             else:
                 if converged and not any(study.busy for study in studies):
-                    break
+                    if not memory.prior_moved(judged_under, state.family):
+                        break
+                    memory, judged_under = replace(memory, mass_when_rejected={}), state.family  # judge all of them again
+                    studies = [move.study(state, memory, rng) for move in moves]
                 state = revisit_lap(state, batches, studies)
                 _check_bound(state, best, lap)
             state, records = try_moves(state, studies, memory)
+            state = state.with_adapted_prior()
             lineage += [replace(r, lap=lap) for r in records if r.accepted and r.move != "shuffle"]
             mass = max(float(state.total.counts.sum()), 1e-300)
             converged = state.elbo - best <= tol * mass

@@ -40,6 +40,14 @@ class Draws(NamedTuple):
     weights: NDArray[np.float64]  # (m,): samples seen that each draw stands for
 
 
+class Assigned(NamedTuple):
+    """A few codes and what a mixture makes of them."""
+
+    z: Tensor  # (m, D): standardized
+    resp: Tensor  # (m, K): responsibilities
+    weights: Tensor | None  # (m,): how many samples each stands for
+
+
 @dataclass(frozen=True, eq=False)
 class MixtureModel:
     """A fitted mixture: what it has learnt, and the names of its clusters; immutable, so that it can be shared."""
@@ -55,9 +63,12 @@ class MixtureModel:
     cluster_lineage: tuple[ClusterRecord, ...] = ()  # which clusters were born, split, merged or died after the first fit
 
     @classmethod
-    def start(cls, standardization: Standardization, options: MixtureOptions, first_id: int = 0) -> MixtureModel:
-        """One component that has seen nothing."""
-        state = MixtureState.start(options.family(len(standardization.mean)), float(options.concentration), first_id)
+    def start(
+        cls, standardization: Standardization, options: MixtureOptions, first_id: int = 0, rounding: Tensor | None = None
+    ) -> MixtureModel:
+        """One component that has seen nothing; ``rounding`` (D,) is the variance with which standardized data are rounded."""
+        family = replace(options.family(standardization.n_coordinates), rounding=rounding)
+        state = MixtureState.start(family, float(options.concentration), first_id)
         return cls(state, standardization, options, Naming.first(1))
 
     # --- what it is
@@ -115,7 +126,9 @@ class MixtureModel:
 
     @cached_property
     def covariances(self) -> NDArray[np.float64]:
-        """Covariance of each component, (K, D, D), or its diagonal, (K, D)."""
+        """Covariance of each component, (K, D, D), or its diagonal, (K, D); on principal axes, if the mixture is on those."""
+        if self.standardization.axes is not None:
+            return np.asarray(self.state.family.covariances(self.state.total).cpu())
         scale, covariances = self.standardization.scale, self.state.family.covariances(self.state.total).cpu()
         return np.asarray(covariances * (scale**2 if covariances.ndim == 2 else torch.outer(scale, scale)))
 
@@ -139,7 +152,7 @@ class MixtureModel:
         if level is None or not is_whole(level):
             raise ValueError(f'level should be "cluster", "component" or a number of clusters, got {level!r}.')
         if self.hierarchy is None:
-            raise ValueError(f'level={level} needs a hierarchy of components: fit with grouping="walk".')
+            raise ValueError(f'level={level} needs a hierarchy of components: fit with grouping="valleys".')
         if not 1 <= int(level) <= self.n_components:
             raise ValueError(f"level should be from 1 to {self.n_components}, the number of components, got {level}.")
         return self.hierarchy.cut(int(level))
@@ -155,26 +168,26 @@ class MixtureModel:
 
     # --- what it says about codes: an array of shape (n, D), or batches of rows
 
-    def assign(self, codes: NDArray[Any] | Iterable[Rows]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Standardized codes (m, D) and their responsibilities (m, K), a few at a time."""
+    def assign(self, codes: NDArray[Any] | Iterable[Rows]) -> Iterator[Assigned]:
+        """Responsibilities of codes, a few at a time."""
         posterior = self.state.posterior
-        for z in self._chunks(codes):
+        for z, weights in self._chunks(codes):
             with threads_for(z.numel()):
                 resp = posterior.responsibilities(z)
-            yield z, resp
+            yield Assigned(z, resp, weights)
 
     @one_thread()
     def predict(self, codes: NDArray[Any] | Iterable[Rows], level: Level | None = None) -> NDArray[np.int64]:
         """Most probable cluster of each code, (n,): of the most probable component, its label."""
         labels = self.label_of_component(level)
-        return np.concatenate([labels[resp.argmax(1).cpu().numpy()] for _, resp in self.assign(codes)])
+        return np.concatenate([labels[some.resp.argmax(1).cpu().numpy()] for some in self.assign(codes)])
 
     @one_thread()
     def predict_proba(self, codes: NDArray[Any] | Iterable[Rows], level: Level | None = None) -> NDArray[np.float64]:
         """Probability of each cluster for each code, (n, n_clusters)."""
         positions = torch.tensor(self.cluster_of_component(level))
         member = torch.nn.functional.one_hot(positions).double().to(self.device)
-        return np.concatenate([(resp.double() @ member).cpu().numpy() for _, resp in self.assign(codes)])
+        return np.concatenate([(some.resp.double() @ member).cpu().numpy() for some in self.assign(codes)])
 
     @one_thread()
     def score_samples(self, codes: NDArray[Any] | Iterable[Rows]) -> NDArray[np.float64]:
@@ -185,18 +198,17 @@ class MixtureModel:
         family, total = self.state.family, self.state.total
         log_weights = expected_weights(*stick_posterior(total.counts, self.state.alpha)).log()
         scores = []
-        for chunk in self._chunks(codes):
+        for chunk, _ in self._chunks(codes):
             z = chunk.double()
             with threads_for(z.numel()):
                 log_predictive = torch.cat([family.log_predictive(stats, z) for stats in (total, family.empty())], dim=1)
                 scores.append(torch.logsumexp(log_predictive + log_weights, dim=1).cpu().numpy())
         return np.asarray(np.concatenate(scores) - self.standardization.log_volume)
 
-    def _chunks(self, codes: NDArray[Any] | Iterable[Rows]) -> Iterator[Tensor]:
+    def _chunks(self, codes: NDArray[Any] | Iterable[Rows]) -> Iterator[tuple[Tensor, Tensor | None]]:
         source = ArrayBatches(codes, None, self.options.batch_size) if isinstance(codes, np.ndarray) else codes
         for block in StandardizedBatches(source, self.standardization, self.device):
-            for z, _ in block.chunks(self.state.posterior.chunk_rows()):
-                yield z
+            yield from block.chunks(self.state.posterior.chunk_rows())
 
     # --- draws
 
@@ -207,6 +219,8 @@ class MixtureModel:
             deviation = noise * np.sqrt(self.covariances[components])
         else:
             deviation = np.einsum("nij,nj->ni", np.linalg.cholesky(self.covariances)[components], noise)
+        if self.standardization.axes is not None:
+            return np.asarray(self.means[components] + deviation @ torch.linalg.pinv(self.standardization.axes).numpy())
         return np.asarray(self.means[components] + deviation)
 
     def draw_each(self, n_each: int, rng: np.random.Generator) -> Draws:
@@ -292,7 +306,7 @@ class MixtureModel:
         """Put it together again; raises KeyError, TypeError or ValueError if its parts do not fit."""
         options = MixtureOptions.from_plain(document["params"])
         state, standardization = mixture_from_archive(document, tensors, resolve_device(options.device))
-        if options.covariance_type != document["family"]:
+        if options.covariance_type not in ("auto", document["family"]):
             raise ValueError("the components are of another covariance type than the parameters say")
         lists = ("feature_names", "lineage", "history", "cluster_ids", "cluster_lineage")
         if not all(isinstance(document[name], list) for name in lists):

@@ -15,15 +15,23 @@ from diva.mixture.gaussian import GaussianFamily, make_family
 from diva.mixture.moves import Birth, Delete, Merge, Move, Shuffle
 from diva.parameters import Flag, Number, OneOf, Seed, Whole, declared_in, parameter, plain
 
+START_SCALE = 0.1  # the paper's sF: where learning the covariance scale starts
+
 
 @dataclass(frozen=True)
 class MixtureOptions:
     """Mixture."""
 
     concentration: float = parameter(5.0, Number(), help="Of the Dirichlet process; more of it expects more components.")
-    covariance_type: str = parameter("full", OneOf("full", "diag"), help="Shape of a component.")
-    covariance_scale: float = parameter(
-        0.1, Number(), help="Expected variance of a component, as a share of the variance of the first data."
+    covariance_type: str = parameter(
+        "auto", OneOf("auto", "full", "diag"), help="Shape of a component; auto takes the one with the higher bound."
+    )
+    covariance_scale: float | Literal["auto"] = parameter(
+        "auto",
+        OneOf("auto"),
+        Number(),
+        help="""Expected variance of a component, as a share of the variance of the first data; auto learns it, for every
+        feature, from the components (empirical Bayes).""",
     )
     mean_precision: float = parameter(1e-4, Number(), help="How many samples the prior mean, that of the first data, is worth.")
     degrees_of_freedom: float | None = parameter(
@@ -36,18 +44,27 @@ class MixtureOptions:
         Number(0),
         help="The fit has converged when no move is left to try and a lap raises the bound by less than this per sample.",
     )
+    n_init: int = parameter(
+        1,
+        Whole(),
+        help="""Starts from k-means with many centres, for every shape of component; one more grows from a single component.
+        The highest bound is kept.""",
+    )
     births: bool = parameter(True, Flag(), help="Whether components are born; turned off for ablations.")
     merges: bool = parameter(True, Flag(), help="Whether components are merged.")
     deletes: bool = parameter(True, Flag(), help="Whether components are deleted.")
     shuffles: bool = parameter(True, Flag(), help="Whether components are put in the order of their mass.")
     grouping: str | None = parameter(
-        None,
-        OneOf("walk", None),
-        help="""walk groups components that samples pass between into clusters: what a Gaussian mixture cuts into pieces, a
+        "valleys",
+        OneOf("valleys", None),
+        help="""valleys groups components between which the data have no valley: what a Gaussian mixture cuts into pieces, a
         curved class for instance, becomes one cluster again. None makes every component a cluster.""",
     )
     resolution: float | Literal["auto"] = parameter(
-        "auto", OneOf("auto"), Number(), help="Of the grouping; auto chooses it by stability, larger gives more clusters."
+        "auto",
+        OneOf("auto"),
+        Number(),
+        help="Of the grouping: a higher one gives more clusters. auto parts what strong evidence parts, twenty to one.",
     )
     batch_size: int | None = parameter(None, Whole(), help="Rows of one batch of the memo; chosen from the data by default.")
     device: str = parameter("cpu", DEVICE, help="Where to compute, as torch names it, or auto.")
@@ -63,6 +80,7 @@ class MixtureOptions:
     def family(self, n_features: int) -> GaussianFamily:
         """Prior of the components of standardized data."""
         least = 2.0 if self.covariance_type == "diag" else n_features + 1.0
+        scale = START_SCALE if isinstance(self.covariance_scale, str) else float(self.covariance_scale)
         if self.degrees_of_freedom is not None and self.degrees_of_freedom <= least:
             raise ValueError(
                 f"degrees_of_freedom should be more than {least:g} for {self.covariance_type} covariance and {n_features} "
@@ -72,10 +90,15 @@ class MixtureOptions:
         return make_family(
             self.covariance_type,
             m0=zeros,
-            variance=zeros + float(self.covariance_scale),
+            variance=zeros + scale,
             kappa0=float(self.mean_precision),
             nu0=self.degrees_of_freedom,
         )
+
+    @property
+    def covariance_types(self) -> tuple[str, ...]:
+        """Shapes of a component to choose from."""
+        return ("full", "diag") if self.covariance_type == "auto" else (self.covariance_type,)
 
     def moves(self) -> tuple[Move, ...]:
         """Moves to try after every lap, in their order."""

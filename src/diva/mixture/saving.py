@@ -30,7 +30,11 @@ def mixture_to_archive(state: MixtureState, standardization: Standardization) ->
     }
     tensors = {f"past.{name}": getattr(state.past, name) for name in _STATS}
     tensors |= {"prior.mean": family.m0, "prior.spread": spread}
+    if family.rounding is not None:
+        tensors["prior.rounding"] = family.rounding
     tensors |= {"frame.origin": standardization.mean, "frame.unit": standardization.scale}
+    if standardization.axes is not None:
+        tensors["frame.axes"] = standardization.axes
     return document, tensors
 
 
@@ -41,7 +45,9 @@ def mixture_from_archive(
     ids, next_id = tuple(document["ids"]), document["next_id"]
     if not all(type(i) is int for i in (*ids, next_id)):
         raise TypeError("ids should be whole numbers")
-    k, d = len(ids), len(tensors["frame.origin"])
+    axes = tensors.get("frame.axes")
+    k, n_features = len(ids), len(tensors["frame.origin"])
+    d = n_features if axes is None else axes.shape[-1]
     full = {"diag": False, "full": True}[document["family"]]
     shapes = {
         "past.counts": (k,),
@@ -50,9 +56,14 @@ def mixture_from_archive(
         "past.entropy": (k,),
         "prior.mean": (d,),
         "prior.spread": (d, d) if full else (d,),
-        "frame.origin": (d,),
-        "frame.unit": (d,),
+        "frame.origin": (n_features,),
+        "frame.unit": (n_features,),
     }
+    if axes is not None:
+        shapes["frame.axes"] = (n_features, d)
+    rounding = tensors.get("prior.rounding")  # files of 0.1 have none
+    if rounding is not None:
+        shapes["prior.rounding"] = (d,)
     for name, shape in shapes.items():
         if tensors[name].shape != shape or tensors[name].dtype != torch.float64:
             raise ValueError(
@@ -69,7 +80,15 @@ def mixture_from_archive(
     if bool((tensors["past.counts"] < -1e-6 * tensors["past.counts"].abs().sum()).any()):
         raise ValueError("a component has negative mass")
     family_class = NormalWishart if full else NormalGamma
-    family: GaussianFamily = family_class(tensors["prior.mean"].to(device), kappa0, nu0, spread.to(device))
+    if rounding is not None and not bool((rounding >= 0).all()):
+        raise ValueError("a variance is negative")
+    family: GaussianFamily = family_class(
+        tensors["prior.mean"].to(device),
+        kappa0,
+        nu0,
+        spread.to(device),
+        rounding=None if rounding is None else rounding.to(device),
+    )
     past = SuffStats(*(tensors[f"past.{name}"] for name in _STATS)).to(device)
     state = MixtureState(family, alpha, past=past, memo=(), total=past, ids=ids, next_id=next_id)
-    return state, Standardization(tensors["frame.origin"], tensors["frame.unit"])
+    return state, Standardization(tensors["frame.origin"], tensors["frame.unit"], axes)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,6 +16,9 @@ from diva.data import Rows
 FARTHEST = 1e7
 HEAVIEST = 1e30  # sum of weights
 MEASURE_ROWS = 1 << 16
+SAMPLE_ROWS = 10_000  # rows that a measurement keeps: enough for quartiles, and to look for a good start on
+MOST_AXES = 50  # principal axes that a mixture of very many samples looks at
+NORMAL_QUARTILES = 1.349  # distance between the quartiles of a standard normal
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,22 @@ class Standardization:
 
     mean: Tensor  # (D,)
     scale: Tensor
+    axes: Tensor | None = None  # (D, Q): where many features are projected on a few principal axes
+
+    @property
+    def n_features(self) -> int:
+        """Of the data, D."""
+        return len(self.mean)
+
+    @property
+    def n_coordinates(self) -> int:
+        """Of a standardized sample, D or Q."""
+        return len(self.mean) if self.axes is None else self.axes.shape[1]
 
     @property
     def log_volume(self) -> float:
-        """Log of the product of the scales: log densities of standardized data are larger by this."""
-        return float(self.scale.log().sum())
+        """Log of the product of the scales: log densities of standardized data are larger by this; 0 on principal axes."""
+        return float(self.scale.log().sum()) if self.axes is None else 0.0
 
     def apply(self, rows: Rows, device: torch.device) -> tuple[Tensor, Tensor | None]:
         """Standardize rows; float32 stays float32. Raises ValueError if they are of another width, or not finite."""
@@ -44,16 +59,52 @@ class Standardization:
             x = x.double()
         # subtracting first is exact where x is near the mean; the mean of float32 data is a float32 number
         z = (x - self.mean.to(device, x.dtype)) / self.scale.to(device, x.dtype)
+        if self.axes is not None:
+            z = z @ self.axes.to(device, x.dtype)
         weights = None if rows.weights is None else torch.from_numpy(np.array(rows.weights)).to(device)
         return z.clamp_(-FARTHEST, FARTHEST), weights
 
     def points(self, z: Tensor) -> Tensor:
         """Standardize points (n, D) as they are, however far out; gradients pass."""
-        return (z - self.mean.to(z)) / self.scale.to(z)
+        points = (z - self.mean.to(z)) / self.scale.to(z)
+        return points if self.axes is None else points @ self.axes.to(z)
 
     def undo(self, z: Tensor) -> Tensor:
         """Bring standardized points back to where the data live."""
-        return z.cpu() * self.scale + self.mean
+        z = z.cpu() if self.axes is None else z.cpu() @ torch.linalg.pinv(self.axes)
+        return z * self.scale + self.mean
+
+    def on_principal_axes(self, rows: Rows) -> Standardization:
+        """Project on the principal axes of some rows, in one unit for all of them, if features are too many.
+
+        Too many are those whose covariance has more entries than there are different samples. Axes are kept along which the
+        rows vary more than uncorrelated features would: beyond the edge of Marchenko and Pastur (1967). At least one is kept,
+        and at most ``MOST_AXES``.
+        """
+        z, given = self.apply(rows, torch.device("cpu"))
+        weights = torch.ones(len(z), dtype=torch.float64) if given is None else given.double()
+        n = min(float(weights.sum()), float(len(np.unique(rows.values, axis=0))))
+        most = min(MOST_AXES, math.isqrt(int(2 * n)))
+        if self.n_features <= most:
+            return self
+        values, axes = _principal_axes(z.double(), weights)
+        edge = values.sum() / self.n_features * (1.0 + math.sqrt(self.n_features / n)) ** 2
+        n_axes = max(1, min(most, int((values > edge).sum())))
+        unit = values[:n_axes].mean().sqrt().clamp_min(1e-30)
+        return replace(self, axes=(axes[:, :n_axes] / unit).contiguous())  # as a file gives them back
+
+
+def _principal_axes(z: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Variances along the principal axes of weighted rows (n, D), largest first, and the axes as columns."""
+    share = (weights / weights.sum()).unsqueeze(1)
+    z = (z - (share * z).sum(0)) * share.sqrt()
+    if z.shape[1] <= len(z):
+        values, axes = torch.linalg.eigh(z.T @ z)
+    else:  # fewer rows than features: the products of rows have the same variances
+        values, vectors = torch.linalg.eigh(z @ z.T)
+        axes = torch.nn.functional.normalize(z.T @ vectors, dim=0)
+    largest = axes.gather(0, axes.abs().argmax(0, keepdim=True))  # an axis has no sign of its own: this entry is positive
+    return values.flip(0), (axes * largest.sign()).flip(1)
 
 
 @dataclass(frozen=True)
@@ -89,8 +140,44 @@ class Measurement:
 
     standardization: Standardization
     n_rows: int
+    mass: float  # sum of the weights
     lowest: np.ndarray  # (D,)
     highest: np.ndarray
+    sample: Rows  # evenly spread over the data; all of them, if there are few
+
+    def robust(self) -> Standardization:
+        """Median and distance of the quartiles instead of mean and standard deviation: a few wild values do not move them.
+
+        A feature more than half of whose values are equal has no such distance, and keeps its standard deviation.
+        """
+        low, middle, high = _quantiles(self.sample, (0.25, 0.5, 0.75))
+        scale, deviation = (high - low) / NORMAL_QUARTILES, self.standardization.scale.numpy()
+        if self.unit_rows:  # directions: angles between them are what matters, so all features have one unit
+            one = np.full_like(scale, np.sqrt(np.mean(deviation**2)))
+            return Standardization(torch.from_numpy(middle), torch.from_numpy(one))
+        # however wild, values should stay where squares are exact
+        scale = np.maximum(scale, (self.highest - self.lowest) / (1e-1 * FARTHEST))
+        scale = np.where(high > low, scale, deviation)
+        return Standardization(torch.from_numpy(middle), torch.from_numpy(scale))
+
+    @property
+    def unit_rows(self) -> bool:
+        """Whether samples are vectors of unit length, as embeddings are that were made to be compared by their cosine."""
+        values = self.sample.values
+        lengths = np.linalg.norm(values, axis=1) if values.shape[1] > 2 else np.zeros(1)
+        return bool((np.abs(lengths - 1.0) < 1e-3).all())
+
+    def rounding(self, scale: Tensor) -> Tensor:
+        """Variance of the rounding of each feature, (D,), in units of a scale (D,).
+
+        The step of a feature is the median distance of neighbouring values: that of the numbers for counts and categories,
+        next to nothing for real numbers. What was rounded to a step has a variance of step^2 / 12 around it.
+        """
+        steps = np.zeros(len(self.lowest))
+        for d, column in enumerate(self.sample.values.T):
+            if len(values := np.unique(column)) > 1:
+                steps[d] = np.median(np.diff(values.astype(np.float64)))
+        return (torch.from_numpy(steps) / scale) ** 2 / 12.0
 
     def check_within_reach_of(self, other: Standardization) -> None:
         """Raise ValueError if the data lie so far from those of another that their squares would be lost."""
@@ -109,6 +196,7 @@ def measure(source: Iterable[Rows]) -> Measurement:
     Raises ValueError if there are no rows, no weight, or numbers that are not finite or too large to square.
     """
     mass, n_rows = 0.0, 0
+    sampler = _EvenSample()
     mean = m2 = lowest = highest = np.zeros(0)
     single = True
     for rows in source:
@@ -119,6 +207,7 @@ def measure(source: Iterable[Rows]) -> Measurement:
             w = np.ones(len(x)) if piece.weights is None else np.asarray(piece.weights, dtype=np.float64)
             if n_rows == 0:
                 mean, m2, lowest, highest = x[0].copy(), np.zeros(x.shape[1]), x[0], x[0]
+            sampler.offer(Rows(piece.values, piece.weights, n_rows))
             n_rows += len(x)
             lowest, highest = np.minimum(lowest, x.min(axis=0)), np.maximum(highest, x.max(axis=0))
             if (piece_mass := float(w.sum())) == 0.0:
@@ -145,7 +234,49 @@ def measure(source: Iterable[Rows]) -> Measurement:
     smallest = 1e-35 if single else 1e-150  # below, squares or their quotients would vanish
     scale[scale <= 10 * np.finfo(np.float64).eps * np.abs(mean) + smallest] = 1.0
     mean = mean.astype(np.float32).astype(np.float64) if single else mean
-    return Measurement(Standardization(torch.from_numpy(mean), torch.from_numpy(scale)), n_rows, lowest, highest)
+    standardization = Standardization(torch.from_numpy(mean), torch.from_numpy(scale))
+    return Measurement(standardization, n_rows, mass, lowest, highest, sampler.sample())
+
+
+class _EvenSample:
+    """Every so-manieth row of a source whose length is not known, ``SAMPLE_ROWS`` to twice as many; all of fewer."""
+
+    def __init__(self) -> None:
+        self._stride = 1
+        self._parts: list[Rows] = []
+
+    def offer(self, rows: Rows) -> None:
+        """Take some of the next rows."""
+        self._parts.append(_every(rows, self._stride))
+        while sum(map(len, self._parts)) > 2 * SAMPLE_ROWS:
+            step, self._stride = self._stride, 2 * self._stride
+            self._parts = [_every(part, self._stride, step) for part in self._parts]
+
+    def sample(self) -> Rows:
+        """All that was taken, without rows of no weight."""
+        values = np.concatenate([np.asarray(part.values) for part in self._parts])
+        if self._parts[0].weights is None:
+            return Rows(values)
+        weights = np.concatenate([np.asarray(part.weights, dtype=np.float64) for part in self._parts])
+        return Rows(values[weights > 0], weights[weights > 0])
+
+
+def _every(rows: Rows, stride: int, step: int = 1) -> Rows:
+    """Rows whose number is a multiple of ``stride``; those given are ``step`` apart."""
+    begin = -(rows.first // step) % (stride // step)
+    chosen = slice(begin, None, stride // step)
+    weights = None if rows.weights is None else np.array(rows.weights[chosen])
+    return Rows(np.array(rows.values[chosen]), weights, rows.first + begin * step)
+
+
+def _quantiles(rows: Rows, shares: Sequence[float]) -> np.ndarray:
+    """Weighted quantiles of each feature, (len(shares), D): the least value that so much of the weight does not exceed."""
+    order = np.argsort(rows.values, axis=0, kind="stable")
+    weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+    below = weights[order].cumsum(axis=0)
+    values = np.take_along_axis(rows.values, order, axis=0).astype(np.float64)
+    places = [(below < share * below[-1] * (1 - 1e-12)).sum(axis=0) for share in shares]
+    return np.stack([values[place, np.arange(values.shape[1])] for place in places])
 
 
 def _plain(values: np.ndarray) -> np.ndarray:

@@ -30,6 +30,8 @@ class MixtureState:
     ids: tuple[int, ...]  # permanent name of each component; never changed and never reused, unlike positions
     next_id: int  # name of the next component to be born
     precise: bool = False  # whether local steps are in float64 however wide the components are
+    # (D,): the prior is learnt, and may come to expect a variance of this at least; None: it stays as it is
+    least_variance: Tensor | None = None
 
     @classmethod
     def start(cls, family: GaussianFamily, alpha: float, first_id: int = 0) -> MixtureState:
@@ -102,6 +104,12 @@ class MixtureState:
             ids=tuple(self.ids[i] for i in order.tolist()),
         )
 
+    def with_adapted_prior(self) -> MixtureState:
+        """Let the prior follow the components to where the bound is highest, if it is to be learnt."""
+        if self.least_variance is None:
+            return self
+        return replace(self, family=self.family.adapted(self.total, self.least_variance))
+
     def part(self, positions: Sequence[int]) -> MixtureState:
         """Some of the components, with all they have seen."""
         past = self.total[positions]
@@ -112,9 +120,9 @@ class MixtureState:
         return replace(self, past=self.past.zeros(self.n_components), memo=())
 
     def with_memo_as_past(self) -> MixtureState:
-        """Keep the statistics, let go of the data: what was batches becomes past."""
+        """Keep the statistics, let go of the data: what was batches becomes past. The prior stays as it is from now on."""
         past = add_up((self.past, *self.memo))
-        return replace(self, past=past, memo=(), total=past)
+        return replace(self, past=past, memo=(), total=past, least_variance=None)
 
 
 def _check_same_data(batch: int, old: SuffStats, new: SuffStats) -> None:

@@ -144,6 +144,7 @@ def options_of(config: DIVAConfig, seed: int) -> MixtureOptions:
         covariance_type=config.covariance_type,
         covariance_scale=config.covariance_scale,
         max_components=config.max_components,
+        grouping=None,  # by views, which the mixture knows nothing of
         resolution=config.resolution,
         seed=seed,
     )

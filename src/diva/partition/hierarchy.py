@@ -74,11 +74,7 @@ class Hierarchy:
         """
         if not 1 <= n_groups <= self.n_components:
             raise ValueError(f"n_groups should be from 1 to {self.n_components}, the components, but got {n_groups}.")
-        n_components = self.n_components
-        node = np.arange(n_components)  # the node each component is in so far
-        for step, pair in enumerate(self.merges[: n_components - n_groups]):
-            node[np.isin(node, pair)] = n_components + step
-        return number_by_mass(node, self.masses)
+        return number_by_mass(nodes_after(self.merges, self.n_components - n_groups), self.masses)
 
     def cut_at(self, resolution: float) -> IntArray:
         """Cut the tree at a resolution: joins that pay at it are made, all others not.
@@ -156,6 +152,15 @@ class Hierarchy:
             raise ValueError("labels should be the cut of the tree into as many groups.")
         if (self.cut_at(self.resolution) != self.labels).any():
             raise ValueError("labels should be the cut of the tree at the resolution.")
+
+
+def nodes_after(merges: IntArray, n_steps: int) -> IntArray:
+    """The node of a tree that each component is in after its first joins, (K,)."""
+    n_components = len(merges) + 1
+    node = np.arange(n_components)
+    for step, pair in enumerate(merges[:n_steps]):
+        node[np.isin(node, pair)] = n_components + step
+    return node
 
 
 def group(walk: Walk, resolution: float | Literal["auto"] = "auto", rng: np.random.Generator | int = 0) -> Hierarchy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -46,8 +47,9 @@ def project(codes: NDArray[np.float32], method: str = "auto") -> Projection:
     if method == "pca":
         points = PCA(n_components=2, random_state=0).fit_transform(spread)
     elif method == "umap":
-        from umap import UMAP  # type: ignore[import-not-found, unused-ignore]
-
+        with warnings.catch_warnings():  # it warns of parts of its own that are not installed
+            warnings.simplefilter("ignore")
+            from umap import UMAP  # type: ignore[import-not-found, import-untyped, unused-ignore]
         points = UMAP(n_neighbors=min(15, len(codes) - 1), random_state=0, n_jobs=1).fit_transform(spread)
     else:
         perplexity = min(30.0, (len(codes) - 1) / 3)

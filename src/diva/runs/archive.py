@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = "diva"
-SCHEMA = "2"
-READABLE = ("1", SCHEMA)  # older ones are upgraded
+SCHEMA = "4"  # more than a flipped bit away from the others
+READABLE = ("1", "2", SCHEMA)  # older ones are upgraded
 DTYPES = ("float64", "float32", "int64", "uint8", "bool")
 
 AnyPath: TypeAlias = str | os.PathLike[str]
@@ -101,7 +101,7 @@ def read_arrays(path: AnyPath, *, kinds: Collection[str]) -> tuple[str, dict[str
     document = _parse_document(path, text)
     if metadata["schema"] != SCHEMA:
         try:
-            document, arrays = upgraded(kind, document, arrays)
+            document, arrays = upgraded(metadata["schema"], kind, document, arrays)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise _refusal(path, "be whole", f"parts of it are missing ({type(error).__name__}: {error})") from error
     return kind, document, arrays

@@ -1,4 +1,4 @@
-"""What older versions wrote, as this one would: files of schema 1, from before the first release."""
+"""What older versions wrote, as this one would: files of schemas 1 and 2, from before the first release."""
 
 from __future__ import annotations
 
@@ -15,11 +15,33 @@ RENAMED_SETTINGS = {
 }
 
 
-def upgraded(kind: str, document: Document, tensors: Tensors) -> tuple[Document, Tensors]:
-    """Bring the contents of a file of schema 1 to today's; raises KeyError, TypeError or ValueError if they are broken."""
-    if kind not in ("DIVA", "DIVA checkpoint"):
-        return document, tensors
+def upgraded(schema: str, kind: str, document: Document, tensors: Tensors) -> tuple[Document, Tensors]:
+    """Bring the contents of an older file to today's; raises KeyError, TypeError or ValueError if they are broken."""
     document = dict(document)
+    if schema == "1" and kind in ("DIVA", "DIVA checkpoint"):
+        document, tensors = _from_schema_1(document, tensors)
+    if kind == "DPMixture":
+        document["params"] = _mixture_params(document["params"])
+    if isinstance(stream := document.get("stream"), dict):
+        document["stream"] = _with_upgraded(stream, "anchor")
+    return _with_upgraded(document, "mixture"), tensors
+
+
+def _with_upgraded(document: Document, name: str) -> Document:
+    """Bring a mixture that a document holds to today's parameters, if it does hold one."""
+    held = document.get(name)
+    if not isinstance(held, dict) or "params" not in held:
+        return document
+    return document | {name: held | {"params": _mixture_params(held["params"])}}
+
+
+def _mixture_params(params: Document) -> Document:
+    """A mixture had one start, and another way to group, whose outcome is kept."""
+    grouping = "valleys" if params["grouping"] == "walk" else params["grouping"]
+    return params | {"n_init": 1, "grouping": grouping}
+
+
+def _from_schema_1(document: Document, tensors: Tensors) -> tuple[Document, Tensors]:
     if "recipe" in document:
         document["config"] = _config(document.pop("recipe"), document["params"], document["own_views"])
         document["params"] = upgraded_params(document["params"])

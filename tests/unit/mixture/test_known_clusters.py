@@ -157,7 +157,7 @@ def test_float32_and_far_away():
     np.testing.assert_array_equal(model.labels_, fitted()[0].labels_)
 
 
-@pytest.mark.parametrize("grouping", [None, "walk"])
+@pytest.mark.parametrize("grouping", [None, "valleys"])
 def test_known_clusters_stand_above_the_grouping(grouping):
     model, X, labels = fitted(grouping=grouping)
     assert_valid(model, X)
@@ -222,7 +222,7 @@ def test_saved_and_loaded(tmp_path, covariance_type):
 
 
 def test_new_data_go_on_from_known_clusters():
-    model, X, _ = fitted(grouping="walk")
+    model, X, _ = fitted(grouping="valleys")
     ids = set(model.component_ids_.tolist())
     far = np.random.default_rng(1).normal([30.0, 30.0], 0.4, (60, 2))
     model.partial_fit(far)
@@ -232,7 +232,7 @@ def test_new_data_go_on_from_known_clusters():
 
 
 def test_a_later_fit_forgets_known_clusters():
-    model, X, _ = fitted()
+    model, X, _ = fitted(grouping=None)
     model.fit(X)
     assert model.hierarchy_ is None
     assert model.n_clusters_ == model.n_components_ == 4

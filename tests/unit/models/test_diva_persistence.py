@@ -344,10 +344,10 @@ def test_a_checkpoint_is_no_model(tmp_path):
 
 
 def test_another_schema(fitted, path, monkeypatch):
-    monkeypatch.setattr("diva.runs.archive.SCHEMA", "3")
+    monkeypatch.setattr("diva.runs.archive.SCHEMA", "99")
     fitted["rows"].save(path)
     monkeypatch.undo()
-    with pytest.raises(ModelFileError, match=r"schemas .*'1', '2'.*it has schema '3'"):
+    with pytest.raises(ModelFileError, match=r"schemas .*'1', '2'.*it has schema '99'"):
         diva.load(path)
 
 

@@ -49,7 +49,7 @@ def written(tmp_path, monkeypatch):
 
 
 def test_settings_have_their_new_names(old):
-    document, _ = upgraded("DIVA", *old)
+    document, _ = upgraded("1", "DIVA", *old)
     before, config = old[0]["recipe"], document["config"]
     assert "recipe" not in document
     assert DIVAConfig.from_plain(config).to_plain() == config
@@ -64,11 +64,11 @@ def test_settings_have_their_new_names(old):
 def test_early_stopping_was_a_parameter_alone(old):
     document, arrays = old
     document["params"]["early_stopping"] = 7
-    assert upgraded("DIVA", document, arrays)[0]["config"]["early_stopping"] == 7
+    assert upgraded("1", "DIVA", document, arrays)[0]["config"]["early_stopping"] == 7
 
 
 def test_parameters_have_their_new_names(old):
-    params = upgraded("DIVA", *old)[0]["params"]
+    params = upgraded("1", "DIVA", *old)[0]["params"]
     assert "sharpening" not in params
     assert params["self_training"] == old[0]["params"]["sharpening"]
     assert set(params) <= set(diva.DIVA().get_params())
@@ -77,14 +77,14 @@ def test_parameters_have_their_new_names(old):
 def test_records_have_their_new_names(old):
     document, arrays = old
     assert {record["phase"] for record in document["history"]} == {"warm-up", "coupled", "sharpening"}
-    history = upgraded("DIVA", document, arrays)[0]["history"]
+    history = upgraded("1", "DIVA", document, arrays)[0]["history"]
     assert [r["phase"] for r in history] == [r["phase"].replace("sharpening", "self-training") for r in document["history"]]
     assert [r["self_training"] for r in history] == [r["sharpening"] for r in document["history"]]
     assert all("sharpening" not in record for record in history)
 
 
 def test_score_and_threshold_are_together(old):
-    document, _ = upgraded("DIVA", *old)
+    document, _ = upgraded("1", "DIVA", *old)
     novelty = document["stream"]["novelty"]
     assert novelty["threshold"] == old[0]["novelty_threshold"]
     assert novelty["typical"] == old[0]["stream"]["typical_score"]
@@ -93,7 +93,7 @@ def test_score_and_threshold_are_together(old):
 
 
 def test_tensors_have_their_new_names(old):
-    arrays = upgraded("DIVA", *old)[1]
+    arrays = upgraded("1", "DIVA", *old)[1]
     assert not any(name.startswith("vae.") for name in arrays)
     assert len(arrays) == len(old[1])
     for name, array in old[1].items():
@@ -103,7 +103,7 @@ def test_tensors_have_their_new_names(old):
 def test_a_checkpoint_with_pseudo_labels():
     kind, document, arrays = as_written(OLD / "interrupted" / "checkpoint.safetensors")
     labels = np.array([0, -1, 1])
-    document, arrays = upgraded(kind, document | {"taught_clusters": 2}, arrays | {"taught_labels": labels})
+    document, arrays = upgraded("1", kind, document | {"taught_clusters": 2}, arrays | {"taught_labels": labels})
     assert document["n_pseudo_classes"] == 2
     assert arrays["pseudo_labels"] is labels
     assert "taught_clusters" not in document
@@ -112,13 +112,16 @@ def test_a_checkpoint_with_pseudo_labels():
 
 def test_nothing_that_was_given_is_changed(old):
     before = copy.deepcopy(old[0])
-    upgraded("DIVA", *old)
+    upgraded("1", "DIVA", *old)
     assert old[0] == before
 
 
-def test_other_files_have_not_changed():
+@pytest.mark.parametrize("schema", ["1", "2"])
+def test_a_mixture_had_one_start_and_another_way_to_group(schema):
     kind, document, arrays = as_written(OLD / "mixture.diva")
-    assert upgraded(kind, document, arrays) == (document, arrays)
+    today = document | {"params": document["params"] | {"n_init": 1, "grouping": "valleys"}}
+    assert document["params"]["grouping"] == "walk"
+    assert upgraded(schema, kind, document, arrays) == (today, arrays)
 
 
 # --- the preset that went

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from diva.mixture.bound import elbo
+from diva.mixture.gaussian import GaussianFamily
 from diva.mixture.local import Observer
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats, add_up
@@ -100,16 +101,20 @@ class MoveMemory:
     cool_down: float = 0.05
     crowded: bool = False  # a birth found no room under max_components
     targets: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    _mass_when_rejected: dict[Key, float] = field(default_factory=dict)
+    mass_when_rejected: dict[Key, float] = field(default_factory=dict)
 
     def cools_down(self, key: Key, mass: float) -> bool:
         """Whether this proposal was rejected when the mass was about the same."""
-        mass_then = self._mass_when_rejected.get(key)
+        mass_then = self.mass_when_rejected.get(key)
         return mass_then is not None and abs(mass - mass_then) <= self.cool_down * mass_then
+
+    def prior_moved(self, before: GaussianFamily, now: GaussianFamily) -> bool:
+        """Whether the variance that components are expected to have changed by more than the same share."""
+        return before is not now and bool(((now.variance / before.variance).log().abs() > self.cool_down).any())
 
     def rejected(self, key: Key, mass: float) -> None:
         """Start the cool-down of a proposal at its present mass."""
-        self._mass_when_rejected[key] = mass
+        self.mass_when_rejected[key] = mass
 
 
 class Candidate:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from diva.mixture.bound import joining_gains
+from diva.mixture.centres import seed_centres
 from diva.mixture.gaussian import GaussianFamily, Linear
 from diva.mixture.local import FLOAT32_AMPLIFICATION, LocalStep, exp_of_log
 from diva.mixture.moves.base import Candidate, Edit, MoveMemory, MoveRecord, Proposal, Study, x_log_x
@@ -84,7 +85,7 @@ def create(
     anchored = float(state.past.counts[k]) > options.min_mass
     anchor = state.past[k] if anchored else family.empty()
     samples = _Samples(family, state.alpha, family.features(z), weights, anchor)
-    resp = _seed(z, weights, options.n_fresh, rng)
+    resp = seed_centres(z, weights, options.n_fresh, rng)
     if anchored:
         resp = torch.cat([resp.new_zeros(len(resp), 1), resp], dim=1)
     stats = _fold_small(samples.restricted_steps(resp, options.n_steps), options.min_mass)
@@ -100,27 +101,6 @@ def create(
     stats = (stats - past) * (present / float(weights.sum())) + past
     heir = 0 if anchored else int(stats.counts.argmax())
     return Children(samples.scores(stats), stats.counts, heir, precise=family.amplification(stats) > FLOAT32_AMPLIFICATION)
-
-
-def _seed(z: Tensor, weights: Tensor, n_fresh: int, rng: np.random.Generator) -> Tensor:
-    """Hard assignment to k-means++ centres, (n, J).
-
-    Drawn by inverse cumulative weights along one fixed order of the points, so that rows that come shuffled, or repeated
-    instead of weighted, get the same centres; scikit-learn's function does not promise that.
-    """
-    order = torch.argsort(z @ torch.cos(torch.arange(z.shape[1], dtype=z.dtype, device=z.device)))
-    points, chance = z[order], weights[order]
-    centres: list[Tensor] = []
-    distance = torch.full_like(chance, torch.inf)
-    for u in rng.random(n_fresh):
-        ladder = (chance if not centres else chance * distance).cumsum(0)
-        if ladder[-1] <= 0:  # fewer different points than centres
-            break
-        chosen = torch.searchsorted(ladder, u * ladder[-1], right=True).clamp_max(len(points) - 1)
-        centres.append(points[chosen])
-        distance = torch.minimum(distance, ((points - points[chosen]) ** 2).sum(1))
-    nearest = torch.cdist(z, torch.stack(centres)).argmin(1)
-    return torch.nn.functional.one_hot(nearest, len(centres)).to(z.dtype)
 
 
 def _padded(anchor: SuffStats, n_components: int) -> SuffStats:

@@ -1,0 +1,245 @@
+r"""Clusters by the valleys of a density: which components of a mixture are hills of their own, and which are parts of one.
+
+A Gaussian mixture cuts what is not Gaussian, a ring for instance, into pieces, and its own density then has valleys between
+them that the data do not have. So each valley is held against the data. Between two components, on the line along which they
+are told apart best (Fisher's discriminant), the mixture says how many samples should be at the bottom of the valley beside
+those at the top of the lower hill; if they were one, there would be as many. The samples, counted in two windows of the same
+width, say which it is: the log ratio of the two binomial likelihoods is the evidence for two clusters, in nats. Pieces of one
+ring fill the valley, Gaussians that overlap do not, and without a valley there is only one.
+
+Two hills may also meet in a third component that is thinner than both, such as noise around all clusters: that is a valley as
+well, as deep as its density is lower.
+
+The tree over the components joins those first between which there is least evidence of a valley. It is a tree of level sets
+(Hartigan 1975) whose saddles are judged by data; between components it looks where Ray and Lindsay, "The topography of
+multivariate normal mixtures" (2005), and Hennig, "Methods for merging Gaussian mixture components" (2010), look.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.special import expit, logsumexp, ndtr
+
+from diva.partition.hierarchy import Hierarchy, nodes_after
+from diva.partition.louvain import number_by_mass
+from diva.partition.walk import FloatArray, IntArray, ratio
+
+NO_VALLEY = -1.0  # nats, where the mixture itself has no valley: a little evidence for one cluster
+STRONG = 0.05  # probability of one cluster down to which groups are joined: two need "strong" evidence (Kass and Raftery 1995)
+THIN = 1.0  # nats by which the log density of a bridge must be below that of both hills, to separate them
+GRID = 64  # points at which the density between two means is looked at
+MEMBER_ABOVE = 0.01  # responsibility from which a sample is counted for a component
+
+
+class Components(NamedTuple):
+    """A mixture, and samples with their responsibilities."""
+
+    means: FloatArray  # (K, D)
+    covariances: FloatArray  # (K, D, D), or their diagonals (K, D)
+    points: FloatArray  # (n, D)
+    resp: FloatArray  # (n, K)
+    weights: FloatArray | None = None  # (n,): how many samples each stands for
+
+    @property
+    def weighted(self) -> FloatArray:
+        """Responsibilities times weights, (n, K)."""
+        return self.resp if self.weights is None else self.resp * self.weights[:, None]
+
+    @property
+    def masses(self) -> FloatArray:
+        """Samples of each component, (K,)."""
+        return np.asarray(self.weighted.sum(axis=0))
+
+
+class Valleys(NamedTuple):
+    """Between each pair of components, on the line along which they are told apart best; arrays (K, K), symmetric."""
+
+    directions: FloatArray  # (K, K, D)
+    bottom: FloatArray  # lowest point of the density
+    top: FloatArray  # that of the lower hill
+    reach: FloatArray  # half the width of a window; 0 where there is no valley
+    share: FloatArray  # of samples in both windows that should be at the bottom, by the mixture: at most a half
+
+
+def group_by_valleys(
+    components: Components, resolution: float | Literal["auto"] = "auto", together: IntArray | None = None
+) -> Hierarchy:
+    """Group components between which the data have no valley, 0 the heaviest cluster, and keep the tree.
+
+    The height of a join is the probability that the two are one cluster, neither being more likely before the data were seen.
+
+    Parameters
+    ----------
+    components : Components
+    resolution : float or "auto"
+        Groups are joined down to this probability; "auto" is one in twenty, more gives more clusters.
+    together : array of int, shape (K,), optional
+        Components of the same number belong together whatever the samples say; -1 for those of which nothing is known.
+
+    Examples
+    --------
+    Three hills on a line, the first two of which are one:
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> points = np.concatenate([rng.uniform(0, 4, 200), rng.normal(9, 0.5, 100)])[:, None]
+    >>> resp = np.eye(3)[np.digitize(points[:, 0], [2, 6])]
+    >>> means = np.array([[1.0], [3.0], [9.0]])
+    >>> group_by_valleys(Components(means, np.array([[0.33], [0.33], [0.25]]), points, resp)).labels
+    array([0, 0, 1])
+    """
+    masses = components.masses
+    evidence = valley_evidence(components)
+    if together is not None:
+        known = (together[:, None] == together) & (together >= 0)
+        evidence = np.where(known, np.minimum(evidence, NO_VALLEY), evidence)
+    merges, strengths = _joins(components, evidence)
+    heights = np.minimum.accumulate(expit(-strengths))
+    resolution = STRONG if isinstance(resolution, str) else resolution
+    n_groups = len(masses) - int((heights >= resolution).sum())
+    labels = number_by_mass(nodes_after(merges, len(masses) - n_groups), masses)
+    return Hierarchy(merges, heights, masses, labels, resolution)
+
+
+def valley_evidence(components: Components) -> FloatArray:
+    """Log likelihood ratio of a valley as the mixture says against none, for each pair of components, (K, K)."""
+    found = find_valleys(components)
+    at_bottom, at_top = np.zeros_like(found.reach), np.zeros_like(found.reach)
+    for k, weighted in enumerate(components.weighted.T):
+        rows = components.resp[:, k] > MEMBER_ABOVE
+        along = components.points[rows] @ found.directions[k].T  # (m, K)
+        for counts, middle in ((at_bottom, found.bottom), (at_top, found.top)):
+            counts[k] = weighted[rows] @ (np.abs(along - middle[k]) < found.reach[k])
+    at_bottom, at_top = at_bottom + at_bottom.T, at_top + at_top.T
+    evidence = at_bottom * np.log(2 * found.share) + at_top * np.log(2 * (1 - found.share))
+    return np.where(found.reach > 0, (evidence + evidence.T) / 2, NO_VALLEY)  # the same, rounding aside
+
+
+def find_valleys(components: Components) -> Valleys:
+    """Look for a valley in the density of each pair of components."""
+    means, masses = components.means, components.masses
+    directions = _directions(means, components.covariances)
+    at = np.einsum("abd,ad->ab", directions, means)  # where the mean of a is on the line of (a, b)
+    variances = np.stack([_along(directions[a], components.covariances[a]) for a in range(len(means))])
+    sd = np.sqrt(np.maximum(variances, 1e-300))
+    weight = ratio(masses[:, None] * np.ones_like(at), masses[:, None] + masses)
+    hills = _Hills(at, sd, weight, at.T, sd.T, 1 - weight)
+    steps = np.linspace(0.0, 1.0, GRID)[:, None, None]
+    line = at + steps * (at.T - at)
+    density = hills.density(line)  # (GRID, K, K)
+    lower_hill = np.minimum(
+        np.maximum.accumulate(density, axis=0), np.maximum.accumulate(density[::-1], axis=0)[::-1]
+    )  # that must be left to get out of here
+    deepest = (lower_hill * (1 - 1e-6) - density).argmax(axis=0)
+    bottom, floor = _at(line, deepest), _at(density, deepest)
+    # hills on either side of the deepest point
+    before = np.arange(GRID)[:, None, None] <= deepest
+    left, right = (np.where(side, density, -1.0).argmax(axis=0) for side in (before, ~before))
+    is_lower = _at(density, left) <= _at(density, right)
+    top = np.where(is_lower, _at(line, left), _at(line, right))
+    reach = np.minimum(np.abs(_at(line, left) - bottom), np.abs(_at(line, right) - bottom)) / 2
+    has_valley = floor < np.minimum(_at(density, left), _at(density, right)) * (1 - 1e-6)
+    np.fill_diagonal(has_valley, False)
+    reach = np.where(has_valley, reach, 0.0)
+    mass_bottom, mass_top = hills.mass(bottom, reach), hills.mass(top, reach)
+    share = np.clip(ratio(mass_bottom, mass_bottom + mass_top), 1e-12, 0.5)
+    return Valleys(directions, bottom, top, reach, share)
+
+
+class _Hills(NamedTuple):
+    """The densities of two components on the line between them, all pairs at once."""
+
+    mean_a: FloatArray
+    sd_a: FloatArray
+    weight_a: FloatArray
+    mean_b: FloatArray
+    sd_b: FloatArray
+    weight_b: FloatArray
+
+    def density(self, t: FloatArray) -> FloatArray:
+        a = self.weight_a / self.sd_a * np.exp(-0.5 * ((t - self.mean_a) / self.sd_a) ** 2)
+        b = self.weight_b / self.sd_b * np.exp(-0.5 * ((t - self.mean_b) / self.sd_b) ** 2)
+        return np.asarray(a + b)
+
+    def mass(self, middle: FloatArray, reach: FloatArray) -> FloatArray:
+        """Of a window around the middle."""
+        parts = (
+            weight * (ndtr((middle + reach - mean) / sd) - ndtr((middle - reach - mean) / sd))
+            for mean, sd, weight in (self[:3], self[3:])
+        )
+        return np.asarray(sum(parts))
+
+
+def _directions(means: FloatArray, covariances: FloatArray) -> FloatArray:
+    """Unit vectors of Fisher's discriminant from each component to each other one, the same for (a, b) and (b, a)."""
+    gaps = means[None] - means[:, None]  # (K, K, D)
+    if covariances.ndim == 2:
+        raw = gaps / (covariances[:, None] + covariances)
+    else:
+        raw = np.stack([np.linalg.solve(covariances[a] + covariances, gaps[a][..., None])[..., 0] for a in range(len(means))])
+    raw *= np.sign(np.arange(len(means)) - np.arange(len(means))[:, None])[..., None]
+    raw = (raw + raw.transpose(1, 0, 2)) / 2  # rounding aside, they are the same
+    return ratio(raw, np.linalg.norm(raw, axis=2, keepdims=True) * np.ones_like(raw))
+
+
+def _along(directions: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Variance of one component along directions (K, D), (K,)."""
+    if covariance.ndim == 1:
+        return np.asarray((directions**2) @ covariance)
+    return np.asarray(np.einsum("kd,de,ke->k", directions, covariance, directions, optimize=True))
+
+
+def _at(values: FloatArray, index: IntArray) -> FloatArray:
+    """Pick along the first axis."""
+    return np.asarray(np.take_along_axis(values, index[None], axis=0)[0])
+
+
+def _log_peaks(components: Components) -> FloatArray:
+    """Log density of the mixture at the mean of each component, (K,); a constant aside."""
+    log_masses = np.log(np.maximum(components.masses, 1e-300))
+    gaps = components.means[:, None] - components.means  # (K, K, D): from each component to each mean
+    if components.covariances.ndim == 2:
+        distance2 = (gaps**2 / components.covariances).sum(axis=2)
+        log_det = np.log(components.covariances).sum(axis=1)
+    else:
+        precisions = np.linalg.inv(components.covariances)
+        distance2 = np.einsum("akd,kde,ake->ak", gaps, precisions, gaps, optimize=True)
+        log_det = np.linalg.slogdet(components.covariances)[1]
+    return np.asarray(logsumexp(log_masses - 0.5 * (log_det + distance2), axis=1))
+
+
+def _joins(components: Components, evidence: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Join the groups between which there is least evidence, until all are one; nodes are numbered as scipy does.
+
+    Between groups the evidence is the mean of that of their components, weighted by the samples that two components share: it
+    counts where groups touch. What is returned is that mean times the effective number of places where they touch (Kish 1965).
+    """
+    n, masses, peaks = len(evidence), components.masses, _log_peaks(components)
+    overlap = components.weighted.T @ components.resp
+    touch = overlap + 1e-12 * overlap.sum() / n**2  # even where no sample is shared, evidence has a mean
+    np.fill_diagonal(touch, 0.0)
+    lower = np.minimum(peaks[:, None], peaks)
+    sums = np.stack([touch, touch * evidence, touch**2, touch * lower, touch * np.minimum(masses[:, None], masses)])
+    node, alive = np.arange(n), np.ones(n, dtype=bool)
+    merges, strengths = np.zeros((n - 1, 2), dtype=np.int64), np.zeros(n - 1)
+    for step in range(n - 1):
+        mean, level, samples = (ratio(part, sums[0]) for part in (sums[1], sums[3], sums[4]))
+        depth = np.minimum(peaks[:, None], peaks) - level  # of the bridge below the lower hill
+        mean = np.where(depth > THIN, np.maximum(mean, _thinness(samples, depth)), mean)
+        mean = np.where(np.outer(alive, alive) & (sums[0] > 0), mean, np.inf)
+        kept, gone = divmod(int(mean.argmin()), n)
+        merges[step] = sorted((node[kept], node[gone]))
+        strengths[step] = mean[kept, gone] * sums[0, kept, gone] ** 2 / sums[2, kept, gone]
+        node[kept], peaks[kept], alive[gone] = n + step, max(peaks[kept], peaks[gone]), False
+        sums[:, kept] += sums[:, gone]
+        sums[:, :, kept] += sums[:, :, gone]
+        sums[:, kept, kept] = 0.0
+    return merges, np.maximum.accumulate(strengths)
+
+
+def _thinness(samples: FloatArray, depth: FloatArray) -> FloatArray:
+    """Log ratio of Poisson likelihoods: so many samples were found where equal density would have e^depth times as many."""
+    depth = np.clip(depth, 0.0, 5.0)  # far more than is needed
+    return np.asarray(samples * (np.expm1(depth) - depth))
