@@ -8,6 +8,7 @@ from functools import partial
 from benchmarks import (
     bench_diva,
     bench_incremental,
+    bench_mixture,
     bench_recovery,
     bench_report,
     bench_scale,
@@ -30,6 +31,7 @@ BENCHMARKS = {
     **bench_training.BENCHMARKS,
     **bench_incremental.BENCHMARKS,
     "report": bench_report.main,
+    **bench_mixture.BENCHMARKS,
     "stream_kills": bench_stream.kills,
     "page": page.main,
     **bench_zoo.BENCHMARKS,

@@ -72,6 +72,11 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         All of the above as one frozen value.
     hierarchy_ : Hierarchy
         Tree of components; ``predict(X, level=k)`` cuts it into k clusters. Only with grouping.
+    quality_ : ndarray of shape (n_clusters,)
+        Evidence, in nats, that each cluster is one of its own beside that which it would be joined with next: 3 is strong,
+        infinite for a single cluster. Only with grouping.
+    layers_ : list of Layer
+        A handful of partitions that are clearer than others, from fine to coarse, each with its strength. Only with grouping.
     lineage_ : list of MoveRecord
         Every accepted birth, merge and deletion.
     history_ : list of LapRecord
@@ -262,6 +267,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.weights_, self.means_, self.covariances_ = mixture.weights, mixture.means, mixture.covariances
         self.elbo_ = mixture.elbo
         self.hierarchy_ = mixture.hierarchy
+        self.quality_ = None if mixture.hierarchy is None else mixture.hierarchy.separations()
+        self.layers_ = [] if mixture.hierarchy is None else mixture.hierarchy.layers()
         self.history_: list[LapRecord] = list(mixture.history)
         self.lineage_: list[MoveRecord] = list(mixture.lineage)
         self.cluster_lineage_ = list(mixture.cluster_lineage)
@@ -271,7 +278,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- using
 
-    def predict(self, X: Any, level: Level | None = None) -> NDArray[np.int64]:
+    def predict(self, X: Any, level: Level | None = None, *, reject: bool = False) -> NDArray[np.int64]:
         """Most probable cluster of each sample.
 
         Parameters
@@ -279,6 +286,9 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X : as in ``fit``
         level : {"cluster", "component"} or int, optional
             "component" for the fine level, a number to cut the hierarchy into so many clusters. Clusters by default.
+        reject : bool, default=False
+            Answer -1, no cluster, for outliers: samples that are so far from all components that of all samples seen about
+            one would be by chance.
 
         Returns
         -------
@@ -286,7 +296,16 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             Permanent ids of clusters; at other levels, positions.
         """
         check_is_fitted(self)
-        return self.mixture_.predict(self._source(X, reset=False), level)
+        source = self._source(X, reset=False)
+        labels = self.mixture_.predict(source, level)
+        if reject:
+            labels[self.mixture_.tail_probability(source) < self.mixture_.outlier_level] = -1
+        return labels
+
+    def outlier_scores(self, X: Any) -> NDArray[np.float64]:
+        """How far out each sample is, from 0 to 1: the share of samples of the mixture that are denser, (n_samples,)."""
+        check_is_fitted(self)
+        return 1.0 - self.mixture_.tail_probability(self._source(X, reset=False))
 
     def predict_proba(self, X: Any, level: Level | None = None) -> NDArray[np.float64]:
         """Probability of each cluster for each sample, (n_samples, n_clusters)."""

@@ -29,6 +29,7 @@ from diva.threads import one_thread, threads_for
 
 Level = Literal["cluster", "component"] | int
 
+N_TAIL_DRAWS = 20_000  # of the mixture, to see how dense its samples are
 DRAWS_EACH = 64  # of a component, to see which cluster it is in now
 
 
@@ -204,6 +205,22 @@ class MixtureModel:
                 log_predictive = torch.cat([family.log_predictive(stats, z) for stats in (total, family.empty())], dim=1)
                 scores.append(torch.logsumexp(log_predictive + log_weights, dim=1).cpu().numpy())
         return np.asarray(np.concatenate(scores) - self.standardization.log_volume)
+
+    @cached_property
+    def _scores_of_draws(self) -> NDArray[np.float64]:
+        """Log densities of draws of its own, in rising order."""
+        rng = np.random.default_rng(0)
+        return np.sort(self.score_samples(self.sample(N_TAIL_DRAWS, rng)[0]))
+
+    def tail_probability(self, codes: NDArray[Any] | Iterable[Rows]) -> NDArray[np.float64]:
+        """Share of draws of the mixture that are less dense than each code, (n,): near 0 far from all components."""
+        rank = np.searchsorted(self._scores_of_draws, self.score_samples(codes), side="right")
+        return np.asarray((rank + 1.0) / (N_TAIL_DRAWS + 1.0))
+
+    @property
+    def outlier_level(self) -> float:
+        """Tail probability below which a code is an outlier: of as many as were seen, about one is by chance."""
+        return max(1.0 / max(float(self.masses.sum()), 1.0), 2.0 / (N_TAIL_DRAWS + 1.0))
 
     def _chunks(self, codes: NDArray[Any] | Iterable[Rows]) -> Iterator[tuple[Tensor, Tensor | None]]:
         source = ArrayBatches(codes, None, self.options.batch_size) if isinstance(codes, np.ndarray) else codes

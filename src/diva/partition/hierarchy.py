@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,14 @@ from diva.partition.resolution import choose_resolution
 from diva.partition.walk import FloatArray, IntArray, Walk, checked_flow
 
 _ARRAYS = {"merges": np.int64, "heights": np.float64, "masses": np.float64, "labels": np.int64}
+
+
+class Layer(NamedTuple):
+    """One of several partitions of the same components."""
+
+    n_groups: int
+    strength: float  # how much clearer it is than its neighbours, in nats
+    labels: IntArray  # (K,): group of each component, 0 the heaviest
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +99,39 @@ class Hierarchy:
         """
         check_resolution(resolution)
         return self.cut(self.n_components - int((self.heights >= resolution).sum()))
+
+    def layers(self, most: int = 5) -> list[Layer]:
+        """Partitions that are clearer than their neighbours in the tree, from fine to coarse.
+
+        A cut is clear if what it keeps apart is far less likely to be one than what it has joined: its strength is the
+        difference of the two log odds, in nats. Heights should be probabilities, as `group_by_valleys` gives them.
+        """
+        odds = self._log_odds()
+        before = np.concatenate([[min(0.0, odds[0])] if len(odds) else [], odds[:-1]])
+        strengths = odds - np.maximum(before, 0.0)  # of the cut before each join; joins that pay need no strength
+        clearest = np.argsort(-strengths, kind="stable")[:most]
+        cuts = sorted(int(step) for step in clearest if strengths[step] > 0)
+        return [Layer(self.n_components - step, float(strengths[step]), self.cut(self.n_components - step)) for step in cuts]
+
+    def separations(self) -> FloatArray:
+        """Log odds, in nats, that each chosen cluster is one of its own, where it would be joined next; (n_groups,)."""
+        odds, n_components = self._log_odds(), self.n_components
+        found = np.full(self.n_groups, np.inf)
+        node_of = {int(node): label for node, label in zip(self._nodes(), self.labels.tolist(), strict=True)}
+        for step in range(n_components - self.n_groups, n_components - 1):
+            for node in self.merges[step].tolist():
+                if node in node_of:
+                    found[node_of[node]] = odds[step]
+        return found
+
+    def _nodes(self) -> IntArray:
+        """The node of the chosen cluster of each component."""
+        return nodes_after(self.merges, self.n_components - self.n_groups)
+
+    def _log_odds(self) -> FloatArray:
+        """Of not being one, at each join."""
+        one = np.clip(self.heights, 1e-300, 1 - 1e-16)
+        return np.asarray(np.log1p(-one) - np.log(one))
 
     def permuted(self, order: npt.ArrayLike) -> Hierarchy:
         """Return the same tree with its components in another order, the old position of each, (K,)."""

@@ -132,3 +132,44 @@ def test_centres_of_k_means():
     member = k_means(z, torch.ones(150, dtype=torch.float64), 3, rng)
     assert sorted(member.sum(0).tolist()) == [50, 50, 50]
     assert k_means(z[:1].repeat(20, 1), torch.ones(20, dtype=torch.float64), 5, rng).shape == (20, 1)
+
+
+# --- outliers, quality, layers
+
+
+@pytest.fixture(scope="module")
+def four_blobs():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(c, 0.3, (100, 2)) for c in ([0, 0], [2, 0], [9, 0], [11, 0])])
+    return DPMixture(random_state=0).fit(X), X
+
+
+def test_what_is_far_from_everything_is_in_no_cluster(four_blobs):
+    model, X = four_blobs
+    far = np.array([[5.5, 0.0], [0.0, 8.0], [1e3, 1e3]])
+    assert model.predict(far, reject=True).tolist() == [-1, -1, -1]
+    assert (model.predict(far) >= 0).all()
+    assert (model.predict(X, reject=True) == -1).sum() <= 5
+    scores = model.outlier_scores(np.concatenate([far, [[0.0, 0.0]]]))
+    assert ((scores >= 0) & (scores <= 1)).all()
+    assert scores[:3].min() > 0.999
+    assert scores[3] < 0.9
+
+
+def test_clusters_that_are_further_apart_are_surer(four_blobs):
+    model, _ = four_blobs
+    assert model.quality_.shape == (4,)
+    assert (model.quality_ > 3).all()
+    single = DPMixture(random_state=0).fit(np.random.default_rng(0).normal(size=(100, 2)))
+    assert single.quality_.tolist() == [np.inf]
+    assert single.layers_ == []
+
+
+def test_layers_go_from_fine_to_coarse(four_blobs):
+    model, X = four_blobs
+    sizes = [layer.n_groups for layer in model.layers_]
+    assert sizes == sorted(sizes, reverse=True)
+    assert 4 in sizes
+    assert all(layer.strength > 0 for layer in model.layers_)
+    for layer in model.layers_:
+        np.testing.assert_array_equal(layer.labels[model.component_labels_], model.predict(X, level=layer.n_groups))
