@@ -24,6 +24,7 @@ ORDER = (
     "report",
     "stream_kills",
     "recovery",
+    *(f"mixture_{name}" for name in ("noise", "grid", "embeddings", "codes", "restarts", "ablation")),
     "lap",
     "fit",
     "memory",

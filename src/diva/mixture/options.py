@@ -46,7 +46,7 @@ class MixtureOptions:
     )
     n_init: int = parameter(
         1,
-        Whole(),
+        Whole(0),
         help="""Starts from k-means with many centres, for every shape of component; one more grows from a single component.
         The highest bound is kept.""",
     )

@@ -69,7 +69,10 @@ def best_start(
         if interrupted := fit.interrupted:
             break
     assert best is not None
-    return Found(replace(best, state=_to_start_from(best.state, least_variance)), interrupted)
+    best = replace(best, state=_to_start_from(best.state, least_variance))
+    if len(sample) < measured.n_rows:  # bounds on a sample say nothing beside those on all data
+        best = replace(best, history=(), lineage=tuple(replace(r, lap=0) for r in best.lineage))
+    return Found(best, interrupted)
 
 
 def _to_start_from(state: MixtureState, least_variance: Tensor | None) -> MixtureState:
