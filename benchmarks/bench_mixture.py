@@ -218,8 +218,8 @@ FIT_CHANGES: dict[str, tuple[dict[str, Any], Change | None]] = {
     "least scale 0.1 (0.01)": ({}, (search, "LEAST_SCALE", 0.1)),
 }
 GROUPING_CHANGES: dict[str, Change] = {
-    "strong evidence: probability 0.2 (0.05)": (valleys, "STRONG", 0.2),
-    "strong evidence: probability 0.01 (0.05)": (valleys, "STRONG", 0.01),
+    "decisive evidence: probability 0.05 (0.01)": (valleys, "DECISIVE", 0.05),
+    "decisive evidence: probability 0.5 (0.01)": (valleys, "DECISIVE", 0.5),
     "a bridge is thin at 0.5 nats (1)": (valleys, "THIN", 0.5),
     "a bridge is thin at 2 nats (1)": (valleys, "THIN", 2.0),
     "a bridge is never thin": (valleys, "THIN", np.inf),

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
+import torch
 from torch import Tensor
 
 from diva.mixture.gaussian import LOG_2PI, GaussianFamily
 from diva.mixture.stats import SuffStats
 from diva.mixture.sticks import stick_bound, stick_gain_of_joining
+
+PAIRS_AT_ONCE = 2048
 
 
 def elbo(family: GaussianFamily, alpha: float, total: SuffStats) -> Tensor:
@@ -28,7 +33,14 @@ def joining_gains(family: GaussianFamily, alpha: float, total: SuffStats, a: Ten
 
     Joining never raises the entropy, so a pair whose value here is negative needs no look at the data.
     """
-    alone = family.log_normalizer(total)
-    joint = family.log_normalizer(total[a] + total[b])
-    ratio = joint - alone[a] - alone[b] + family.log_normalizer(family.empty())
-    return ratio + stick_gain_of_joining(total.counts, a, b, alpha)
+    alone, empty = family.log_normalizer(total), family.log_normalizer(family.empty())
+    gains = []
+    for i, j in zip(a.tensor_split(_n_parts(a)), b.tensor_split(_n_parts(a)), strict=True):
+        joint = family.log_normalizer(total[i] + total[j])
+        gains.append(joint - alone[i] - alone[j] + empty + stick_gain_of_joining(total.counts, i, j, alpha))
+    return torch.cat(gains)
+
+
+def _n_parts(pairs: Tensor) -> int:
+    """How many parts keep the statistics of joined pairs, of which there may be very many, small in memory."""
+    return max(1, math.ceil(len(pairs) / PAIRS_AT_ONCE))

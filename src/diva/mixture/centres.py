@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+CHUNK_ROWS = 8192  # codes whose distances to all centres are in memory at once
 N_STEPS = 10  # of k-means: where variational steps follow, more of them make no difference
 
 
-def seed_centres(z: Tensor, weights: Tensor, n_fresh: int, rng: np.random.Generator) -> Tensor:
-    """Hard assignment to k-means++ centres, (n, J).
+def seed_centres(z: Tensor, weights: Tensor, n_centres: int, rng: np.random.Generator) -> Tensor:
+    """Centres of k-means++ among weighted codes (n, D), (J, D): fewer than asked for where fewer codes are different.
 
     Drawn by inverse cumulative weights along one fixed order of the points, so that rows that come shuffled, or repeated
     instead of weighted, get the same centres; scikit-learn's function does not promise that.
@@ -19,26 +20,31 @@ def seed_centres(z: Tensor, weights: Tensor, n_fresh: int, rng: np.random.Genera
     points, chance = z[order], weights[order]
     centres: list[Tensor] = []
     distance = torch.full_like(chance, torch.inf)
-    for u in rng.random(n_fresh):
+    for u in rng.random(n_centres):
         ladder = (chance if not centres else chance * distance).cumsum(0)
         if ladder[-1] <= 0:  # fewer different points than centres
             break
         chosen = torch.searchsorted(ladder, u * ladder[-1], right=True).clamp_max(len(points) - 1)
         centres.append(points[chosen])
         distance = torch.minimum(distance, ((points - points[chosen]) ** 2).sum(1))
-    nearest = torch.cdist(z, torch.stack(centres)).argmin(1)
-    return torch.nn.functional.one_hot(nearest, len(centres)).to(z.dtype)
+    return torch.stack(centres)
+
+
+def nearest(z: Tensor, centres: Tensor) -> Tensor:
+    """Position of the nearest centre (J, D) of each code (n, D), (n,)."""
+    return torch.cat([torch.cdist(rows, centres).argmin(1) for rows in torch.split(z, CHUNK_ROWS)])
 
 
 def k_means(z: Tensor, weights: Tensor, n_centres: int, rng: np.random.Generator) -> Tensor:
-    """Hard assignment of weighted codes (n, D) to centres, (n, J); J is smaller where codes are fewer or a centre is empty."""
-    member = seed_centres(z, weights, n_centres, rng)
+    """Position of the centre of each weighted code (n, D), (n,); every centre from 0 on has some."""
+    centres = seed_centres(z, weights, n_centres, rng)
+    labels = nearest(z, centres)
     for _ in range(N_STEPS):
-        weighted = member * weights.unsqueeze(1)
-        masses = weighted.sum(0)
-        held = masses > 0
-        centres = (weighted.T @ z)[held] / masses[held].unsqueeze(1)
-        before, member = member, torch.nn.functional.one_hot(torch.cdist(z, centres).argmin(1), len(centres)).to(z.dtype)
-        if before.shape == member.shape and bool((before == member).all()):
+        masses = torch.zeros(len(centres), dtype=z.dtype, device=z.device).index_add_(0, labels, weights)
+        sums = torch.zeros_like(centres).index_add_(0, labels, z * weights.unsqueeze(1))
+        centres = (sums / masses.unsqueeze(1))[masses > 0]
+        before, labels = labels, nearest(z, centres)
+        if torch.equal(before, labels):
             break
-    return member[:, (member * weights.unsqueeze(1)).sum(0) > 0]
+    positions: Tensor = torch.unique(labels, return_inverse=True)[1]
+    return positions

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from diva.data import ArrayBatches, Rows
@@ -26,7 +27,7 @@ from diva.partition.valleys import Components, group_by_valleys
 from diva.partition.walk import Walk
 from diva.threads import one_thread
 
-GROUPING_SAMPLES = 10_000
+GROUPING_SAMPLES = 30_000  # rows by which components are grouped, at most
 MOST_LAPS = 1000  # of the history that are kept: streams have no end
 
 
@@ -212,7 +213,10 @@ class _LastLook:
 
     def by_valleys(self, together: NDArray[np.int64]) -> Hierarchy:
         """Group the components; ``together`` (K,) are clusters that stay whole: draws do not show what filled a valley."""
-        return group_by_valleys(self.components, self._model.options.resolution, together)
+        with threadpool_limits(
+            1
+        ):  # little work: the same on any number of cores, and no memory for threads that are not needed
+            return group_by_valleys(self.components, self._model.options.resolution, together)
 
 
 def _draw_standardized(

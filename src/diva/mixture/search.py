@@ -17,15 +17,16 @@ from torch import Tensor
 
 from diva.data import ArrayBatches, Rows
 from diva.mixture.bound import elbo
-from diva.mixture.centres import k_means
+from diva.mixture.centres import CHUNK_ROWS, k_means
 from diva.mixture.fitting import run_laps
+from diva.mixture.gaussian import GaussianFamily
 from diva.mixture.laps import LapRecord
-from diva.mixture.local import summarize
 from diva.mixture.model import MixtureModel
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import MixtureOptions
 from diva.mixture.standardize import Measurement
 from diva.mixture.state import MixtureState
+from diva.mixture.stats import SuffStats
 from diva.threads import one_thread
 
 LEAST_SCALE = 0.01  # of the variance of the data, that the prior may come to expect of a component at least
@@ -111,11 +112,21 @@ def _from_centres(one: MixtureModel, sample: Rows, rng: np.random.Generator) -> 
     weights = torch.ones(len(z), dtype=torch.float64, device=z.device) if given is None else given.double()
     n_different = min(float(weights.sum()), len(torch.unique(z, dim=0)))
     n_centres = int(n_different / (2 * (z.shape[1] + 1)))  # a Gaussian needs D + 1 samples to have a volume
-    resp = k_means(z, weights, max(1, min(n_centres, one.options.max_components)), rng)
-    stats = summarize(one.state.family, z, resp, weights)
-    ids = tuple(range(len(stats)))
+    labels = k_means(z, weights, max(1, min(n_centres, one.options.max_components)), rng)
+    ids = tuple(range(int(labels.max()) + 1))
+    stats = _hard_stats(one.state.family, z, weights, labels, len(ids))
     many = replace(one.state, past=stats.zeros(len(ids)), total=stats, ids=ids, next_id=len(ids))
     return replace(one, state=many.in_canonical_order().with_adapted_prior())
+
+
+def _hard_stats(family: GaussianFamily, z: Tensor, weights: Tensor, labels: Tensor, n_components: int) -> SuffStats:
+    """Statistics of components that hold whole codes."""
+    counts = torch.zeros(n_components, dtype=torch.float64, device=z.device).index_add_(0, labels, weights)
+    products = torch.zeros(n_components, family.n_features, dtype=torch.float64, device=z.device)
+    parts = (torch.split(values, CHUNK_ROWS) for values in (z, weights, labels))
+    for rows, some, of in zip(*parts, strict=True):
+        products.index_add_(0, of, family.features(rows) * some.unsqueeze(1))
+    return family.stats(counts, products, torch.zeros_like(counts))
 
 
 def _with_birth_of(start: MixtureState, model: MixtureModel) -> MixtureModel:

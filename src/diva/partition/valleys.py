@@ -27,7 +27,7 @@ from diva.partition.louvain import number_by_mass
 from diva.partition.walk import FloatArray, IntArray, ratio
 
 NO_VALLEY = -1.0  # nats, where the mixture itself has no valley: a little evidence for one cluster
-STRONG = 0.05  # probability of one cluster down to which groups are joined: two need "strong" evidence (Kass and Raftery 1995)
+DECISIVE = 0.01  # probability of one cluster down to which groups are joined: two need "decisive" evidence (Jeffreys 1961)
 THIN = 1.0  # nats by which the log density of a bridge must be below that of both hills, to separate them
 GRID = 64  # points at which the density between two means is looked at
 MEMBER_ABOVE = 0.01  # responsibility from which a sample is counted for a component
@@ -74,7 +74,7 @@ def group_by_valleys(
     ----------
     components : Components
     resolution : float or "auto"
-        Groups are joined down to this probability; "auto" is one in twenty, more gives more clusters.
+        Groups are joined down to this probability; "auto" is one in a hundred, more gives more clusters.
     together : array of int, shape (K,), optional
         Components of the same number belong together whatever the samples say; -1 for those of which nothing is known.
 
@@ -97,7 +97,7 @@ def group_by_valleys(
         evidence = np.where(known, np.minimum(evidence, NO_VALLEY), evidence)
     merges, strengths = _joins(components, evidence)
     heights = np.minimum.accumulate(expit(-strengths))
-    resolution = STRONG if isinstance(resolution, str) else resolution
+    resolution = DECISIVE if isinstance(resolution, str) else resolution
     n_groups = len(masses) - int((heights >= resolution).sum())
     labels = number_by_mass(nodes_after(merges, len(masses) - n_groups), masses)
     return Hierarchy(merges, heights, masses, labels, resolution)

@@ -129,9 +129,8 @@ def test_wild_values_do_not_move_the_scale():
 def test_centres_of_k_means():
     rng = np.random.default_rng(0)
     z = torch.from_numpy(np.concatenate([rng.normal(c, 0.1, (50, 2)) for c in (-3, 0, 3)]))
-    member = k_means(z, torch.ones(150, dtype=torch.float64), 3, rng)
-    assert sorted(member.sum(0).tolist()) == [50, 50, 50]
-    assert k_means(z[:1].repeat(20, 1), torch.ones(20, dtype=torch.float64), 5, rng).shape == (20, 1)
+    assert torch.bincount(k_means(z, torch.ones(150, dtype=torch.float64), 3, rng)).tolist() == [50, 50, 50]
+    assert k_means(z[:1].repeat(20, 1), torch.ones(20, dtype=torch.float64), 5, rng).tolist() == [0] * 20
 
 
 # --- outliers, quality, layers

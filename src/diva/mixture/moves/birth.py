@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from diva.mixture.bound import joining_gains
-from diva.mixture.centres import seed_centres
+from diva.mixture.centres import nearest, seed_centres
 from diva.mixture.gaussian import GaussianFamily, Linear
 from diva.mixture.local import FLOAT32_AMPLIFICATION, LocalStep, exp_of_log
 from diva.mixture.moves.base import Candidate, Edit, MoveMemory, MoveRecord, Proposal, Study, x_log_x
@@ -85,7 +85,8 @@ def create(
     anchored = float(state.past.counts[k]) > options.min_mass
     anchor = state.past[k] if anchored else family.empty()
     samples = _Samples(family, state.alpha, family.features(z), weights, anchor)
-    resp = seed_centres(z, weights, options.n_fresh, rng)
+    centres = seed_centres(z, weights, options.n_fresh, rng)
+    resp = torch.nn.functional.one_hot(nearest(z, centres), len(centres)).to(z.dtype)
     if anchored:
         resp = torch.cat([resp.new_zeros(len(resp), 1), resp], dim=1)
     stats = _fold_small(samples.restricted_steps(resp, options.n_steps), options.min_mass)
