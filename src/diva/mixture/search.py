@@ -96,9 +96,11 @@ def first_component(measured: Measurement, options: MixtureOptions) -> MixtureMo
 
 def _starts(measured: Measurement, options: MixtureOptions, rng: np.random.Generator) -> Iterator[MixtureModel]:
     """One component, and many centres, for each shape of component."""
-    one = first_component(measured, options)
-    for covariance_type in options.covariance_types if one.n_features > 1 else options.covariance_types[:1]:
-        one = first_component(measured, replace(options, covariance_type=covariance_type))
+    first = first_component(measured, options)
+    rounding, least_variance = first.state.family.rounding, first.state.least_variance
+    for covariance_type in options.covariance_types if first.n_features > 1 else options.covariance_types[:1]:
+        one = MixtureModel.start(first.standardization, replace(options, covariance_type=covariance_type), rounding=rounding)
+        one = replace(one, state=replace(one.state, least_variance=least_variance))
         yield one
         if options.births:
             for _ in range(options.n_init):
