@@ -218,13 +218,11 @@ FIT_CHANGES: dict[str, tuple[dict[str, Any], Change | None]] = {
     "least scale 0.1 (0.01)": ({}, (search, "LEAST_SCALE", 0.1)),
 }
 GROUPING_CHANGES: dict[str, Change] = {
-    "decisive evidence: probability 0.05 (0.01)": (valleys, "DECISIVE", 0.05),
-    "decisive evidence: probability 0.5 (0.01)": (valleys, "DECISIVE", 0.5),
+    "optimism 0 nats (1)": (valleys, "OPTIMISM", 0.0),
+    "optimism 2 nats (1)": (valleys, "OPTIMISM", 2.0),
     "a bridge is thin at 0.5 nats (1)": (valleys, "THIN", 0.5),
     "a bridge is thin at 2 nats (1)": (valleys, "THIN", 2.0),
     "a bridge is never thin": (valleys, "THIN", np.inf),
-    "no valley counts -0.3 nats (-1)": (valleys, "NO_VALLEY", -0.3),
-    "no valley counts -3 nats (-1)": (valleys, "NO_VALLEY", -3.0),
 }
 
 

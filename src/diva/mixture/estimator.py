@@ -73,8 +73,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     hierarchy_ : Hierarchy
         Tree of components; ``predict(X, level=k)`` cuts it into k clusters. Only with grouping.
     quality_ : ndarray of shape (n_clusters,)
-        Evidence, in nats, that each cluster is one of its own beside that which it would be joined with next: 4.6 is a
-        hundred to one, infinite for a single cluster. Only with grouping.
+        Log odds, in nats, that each cluster is one of its own beside that which it would be joined with next: 0 is undecided,
+        4.6 a hundred to one, infinite for a single cluster. Only with grouping.
     layers_ : list of Layer
         A handful of partitions that are clearer than others, from fine to coarse, each with its strength. Only with grouping.
     lineage_ : list of MoveRecord

@@ -64,7 +64,7 @@ class MixtureOptions:
         "auto",
         OneOf("auto"),
         Number(),
-        help="Of the grouping: a higher one gives more clusters. auto parts what decisive evidence parts, a hundred to one.",
+        help="Of the grouping: a higher one gives more clusters. auto parts what is more likely two than one.",
     )
     batch_size: int | None = parameter(None, Whole(), help="Rows of one batch of the memo; chosen from the data by default.")
     device: str = parameter("cpu", DEVICE, help="Where to compute, as torch names it, or auto.")

@@ -4,8 +4,13 @@ A Gaussian mixture cuts what is not Gaussian, a ring for instance, into pieces, 
 them that the data do not have. So each valley is held against the data. Between two components, on the line along which they
 are told apart best (Fisher's discriminant), the mixture says how many samples should be at the bottom of the valley beside
 those at the top of the lower hill; if they were one, there would be as many. The samples, counted in two windows of the same
-width, say which it is: the log ratio of the two binomial likelihoods is the evidence for two clusters, in nats. Pieces of one
-ring fill the valley, Gaussians that overlap do not, and without a valley there is only one.
+width, say which it is: the log ratio of the two binomial likelihoods is the evidence for two clusters, in nats, less the nat
+that a valley's depth gains by having been fitted to the same samples (Akaike 1974). Pieces of one ring fill the valley,
+Gaussians that overlap do not, and without a valley there is only one.
+
+How much evidence two clusters need is learnt as well: where most joins of the tree are over valleys beyond doubt, the next is
+likely to be one too; in noise hardly any is (empirical Bayes; Efron, "Microarrays, empirical Bayes and the two-groups model",
+2008).
 
 Two hills may also meet in a third component that is thinner than both, such as noise around all clusters: that is a valley as
 well, as deep as its density is lower.
@@ -20,14 +25,13 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logsumexp, ndtr
+from scipy.special import expit, logit, logsumexp, ndtr
 
 from diva.partition.hierarchy import Hierarchy, nodes_after
 from diva.partition.louvain import number_by_mass
 from diva.partition.walk import FloatArray, IntArray, ratio
 
-NO_VALLEY = -1.0  # nats, where the mixture itself has no valley: a little evidence for one cluster
-DECISIVE = 0.01  # probability of one cluster down to which groups are joined: two need "decisive" evidence (Jeffreys 1961)
+OPTIMISM = 1.0  # nats that one fitted number, the depth of a valley, gains on the samples it was fitted to (Akaike 1974)
 THIN = 1.0  # nats by which the log density of a bridge must be below that of both hills, to separate them
 GRID = 64  # points at which the density between two means is looked at
 MEMBER_ABOVE = 0.01  # responsibility from which a sample is counted for a component
@@ -68,13 +72,13 @@ def group_by_valleys(
 ) -> Hierarchy:
     """Group components between which the data have no valley, 0 the heaviest cluster, and keep the tree.
 
-    The height of a join is the probability that the two are one cluster, neither being more likely before the data were seen.
+    The height of a join is the probability that the two are one cluster; how many are was learnt from all joins.
 
     Parameters
     ----------
     components : Components
     resolution : float or "auto"
-        Groups are joined down to this probability; "auto" is one in a hundred, more gives more clusters.
+        Groups are joined down to this probability; "auto" is one half, more gives more clusters.
     together : array of int, shape (K,), optional
         Components of the same number belong together whatever the samples say; -1 for those of which nothing is known.
 
@@ -94,17 +98,17 @@ def group_by_valleys(
     evidence = valley_evidence(components)
     if together is not None:
         known = (together[:, None] == together) & (together >= 0)
-        evidence = np.where(known, np.minimum(evidence, NO_VALLEY), evidence)
+        evidence = np.where(known, np.minimum(evidence, -OPTIMISM), evidence)
     merges, strengths = _joins(components, evidence)
-    heights = np.minimum.accumulate(expit(-strengths))
-    resolution = DECISIVE if isinstance(resolution, str) else resolution
+    heights = np.minimum.accumulate(expit(-strengths - _learnt_log_odds(strengths)))
+    resolution = 0.5 if isinstance(resolution, str) else resolution
     n_groups = len(masses) - int((heights >= resolution).sum())
     labels = number_by_mass(nodes_after(merges, len(masses) - n_groups), masses)
     return Hierarchy(merges, heights, masses, labels, resolution)
 
 
 def valley_evidence(components: Components) -> FloatArray:
-    """Log likelihood ratio of a valley as the mixture says against none, for each pair of components, (K, K)."""
+    """Log likelihood ratio of a valley as the mixture says against none, less its optimism, for each pair, (K, K)."""
     found = find_valleys(components)
     at_bottom, at_top = np.zeros_like(found.reach), np.zeros_like(found.reach)
     for k, weighted in enumerate(components.weighted.T):
@@ -114,7 +118,8 @@ def valley_evidence(components: Components) -> FloatArray:
             counts[k] = weighted[rows] @ (np.abs(along - middle[k]) < found.reach[k])
     at_bottom, at_top = at_bottom + at_bottom.T, at_top + at_top.T
     evidence = at_bottom * np.log(2 * found.share) + at_top * np.log(2 * (1 - found.share))
-    return np.where(found.reach > 0, (evidence + evidence.T) / 2, NO_VALLEY)  # the same, rounding aside
+    evidence = np.where(found.reach > 0, (evidence + evidence.T) / 2, 0.0)  # the same, rounding aside
+    return np.asarray(evidence - OPTIMISM)
 
 
 def find_valleys(components: Components) -> Valleys:
@@ -237,6 +242,18 @@ def _joins(components: Components, evidence: FloatArray) -> tuple[IntArray, Floa
         sums[:, :, kept] += sums[:, :, gone]
         sums[:, kept, kept] = 0.0
     return merges, np.maximum.accumulate(strengths)
+
+
+def _learnt_log_odds(strengths: FloatArray) -> float:
+    """Log odds that a join is over a valley, before its own evidence: the share of valleys among all joins, by EM.
+
+    The share has Jeffreys' prior, Beta(1/2, 1/2), so that few joins leave it near a half.
+    """
+    share = 0.5
+    for _ in range(100):  # settles in a few
+        expected = expit(strengths + logit(share)).sum()
+        share = (expected + 0.5) / (len(strengths) + 1.0)
+    return float(logit(share))
 
 
 def _thinness(samples: FloatArray, depth: FloatArray) -> FloatArray:

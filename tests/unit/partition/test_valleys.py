@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from diva.partition.valleys import NO_VALLEY, Components, find_valleys, group_by_valleys, valley_evidence
+from diva.partition.valleys import OPTIMISM, Components, _learnt_log_odds, find_valleys, group_by_valleys, valley_evidence
 
 
 def on_a_line(means, sds, points, weights=None):
@@ -37,7 +37,7 @@ def test_evidence_grows_with_the_samples():
 @pytest.mark.parametrize("means", [[0, 0.5], [0, 0]])
 def test_components_that_are_one_hill_have_no_valley(means):
     components = on_a_line(means, [1, 1], two_blobs(100, 0.5))
-    assert valley_evidence(components)[0, 1] == NO_VALLEY
+    assert valley_evidence(components)[0, 1] == -OPTIMISM
     assert find_valleys(components).reach[0, 1] == 0
 
 
@@ -130,3 +130,10 @@ def test_a_component_without_samples_does_no_harm():
     tree = group_by_valleys(components)
     assert tree.labels[0] != tree.labels[1]
     assert np.isfinite(tree.heights).all()
+
+
+def test_evidence_that_is_needed_is_learnt_from_all_joins():
+    clear, noise, alone = np.full(9, 50.0), np.full(9, -5.0), np.array([0.0])
+    assert _learnt_log_odds(clear) == pytest.approx(np.log(9.5 / 0.5))  # Jeffreys' prior: half a valley, half none
+    assert _learnt_log_odds(noise) < -2.5
+    assert _learnt_log_odds(alone) == pytest.approx(0.0)
