@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,12 +18,12 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from diva.data import ArrayBatches, ReiterableBatches, Rows, is_batch_source, to_numpy
 from diva.exceptions import DataChangedError, InterruptedFitWarning
-from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters, warn_of_interrupt
+from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
 from diva.mixture.model import Level, MixtureModel, check_component_labels
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import MixtureOptions, make_generator
-from diva.mixture.search import best_start, first_component
+from diva.mixture.search import first_component, fit_first
 from diva.mixture.standardize import Measurement, measure
 from diva.parameters import Flag, Seed, check_parameters, parameter, plain, takes, values_of
 from diva.partition.hierarchy import Hierarchy, group, group_as
@@ -211,7 +211,9 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         on_lap = _print_lap if values_of(self, FitParameters).verbose else None
         try:
             if start is None:
-                fitted = self._fit_from_best_start(source, measured, rng, on_lap)
+                if (n_features := len(measured.lowest)) != self.n_features_in_:
+                    raise DataChangedError(f"The source had {self.n_features_in_} features at first and has {n_features} now.")
+                fitted = fit_first(source, measured, self.options, rng, on_lap)
             else:
                 fitted = fit_from(start, source, measured.n_rows, rng, on_lap=on_lap)
         except KeyboardInterrupt:
@@ -229,24 +231,6 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if named_after is not None:
             fitted = fitted._replace(model=fitted.model.named_after(named_after, rng))
         return self._store(fitted)
-
-    def _fit_from_best_start(
-        self,
-        source: Iterable[Rows],
-        measured: Measurement,
-        rng: np.random.Generator,
-        on_lap: Callable[[LapRecord], None] | None,
-    ) -> Fitted:
-        """A first fit: on a sample from several starts, then on all data from the best; after an interrupt, only labels."""
-        if (n_features := len(measured.lowest)) != self.n_features_in_:
-            raise DataChangedError(f"The source had {self.n_features_in_} features at first and has {n_features} now.")
-        start, interrupted = best_start(measured, self.options, rng, on_lap)
-        if not interrupted:
-            return fit_from(start, source, measured.n_rows, rng, on_lap=on_lap)
-        n_laps, options = len(start.history), start.options
-        fitted = fit_from(replace(start, options=replace(options, max_laps=1)), source, measured.n_rows, rng, moves=())
-        warn_of_interrupt(n_laps)
-        return Fitted(replace(fitted.model, options=options), fitted.labels)
 
     def _checked_start(self, measured: Measurement) -> MixtureModel:
         """The mixture as it is, if it can go on with some data."""

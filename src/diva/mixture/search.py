@@ -7,7 +7,7 @@ compare them, as well as diagonal with full covariances: the highest is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from diva.data import ArrayBatches, Rows
 from diva.mixture.bound import elbo
 from diva.mixture.centres import CHUNK_ROWS, k_means
-from diva.mixture.fitting import run_laps
+from diva.mixture.fitting import Fitted, fit_from, run_laps, warn_of_interrupt
 from diva.mixture.gaussian import GaussianFamily
 from diva.mixture.laps import LapRecord
 from diva.mixture.model import MixtureModel
@@ -37,6 +37,23 @@ class Found(NamedTuple):
 
     model: MixtureModel  # components without data
     interrupted: bool  # whether the search ended early
+
+
+def fit_first(
+    source: Iterable[Rows],
+    measured: Measurement,
+    options: MixtureOptions,
+    rng: np.random.Generator,
+    on_lap: Callable[[LapRecord], None] | None = None,
+) -> Fitted:
+    """A first fit: to a sample from several starts, then to all data from the best; after an interrupt, only labels."""
+    start, interrupted = best_start(measured, options, rng, on_lap)
+    if not interrupted:
+        return fit_from(start, source, measured.n_rows, rng, on_lap=on_lap)
+    n_laps, options = len(start.history), start.options
+    fitted = fit_from(replace(start, options=replace(options, max_laps=1)), source, measured.n_rows, rng, moves=())
+    warn_of_interrupt(n_laps)
+    return Fitted(replace(fitted.model, options=options), fitted.labels)
 
 
 @one_thread()

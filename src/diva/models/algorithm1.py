@@ -23,6 +23,7 @@ from diva.mixture.prior import MixturePrior
 from diva.mixture.standardize import StandardizedBatches
 from diva.models.clusters import refresh_pseudo_labels
 from diva.models.ensemble import options_of
+from diva.models.feature_clusters import Candidate
 from diva.models.state import DIVAState, Task
 from diva.networks.priors import StandardNormal
 from diva.training.encode import encode, subset
@@ -44,6 +45,7 @@ class Algorithm1:
 
     def __init__(self, task: Task) -> None:
         self.task = task
+        self.rival: Candidate | None = None  # clusters of the features as they are, once they have been asked for
 
     @property
     def n_epochs(self) -> int:

@@ -403,8 +403,6 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         with torch.random.fork_rng(devices=[]):  # weights draw on torch's own generator, which belongs to the user
             torch.manual_seed(seed)
             network = self._make_network().to(self._device())
-        if not any(p.requires_grad for p in network.parameters()):
-            raise ValueError("encoder and decoder are frozen: at least one parameter should require a gradient.")
         config = self.config_
         optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
         generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)

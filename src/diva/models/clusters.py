@@ -21,6 +21,7 @@ from diva.mixture.prior import MixturePrior
 from diva.mixture.state import MixtureState
 from diva.mixture.warm_start import WarmStart
 from diva.models.ensemble import fit_ensemble, mixture_options
+from diva.models.feature_clusters import fit_features
 from diva.models.state import DIVAState, Task
 from diva.models.view_codes import ViewCodes, choose_rows, encode_views, walk_of, with_stationary
 from diva.partition.hierarchy import extend, group, group_as
@@ -193,7 +194,10 @@ def final_mixture(state: DIVAState, task: Task) -> tuple[Tensor, MixtureModel]:
     past = None
     if task.past is not None:
         past = encode(state.network, replace(task.samples, source=task.past.source), task.device).mean.numpy()
-    if not task.config.final_refit and isinstance(state.prior, MixturePrior):
+    if task.config.codes == "features":
+        codes = encode(state.network, task.samples, task.device).mean
+        mixture = _feature_mixture(codes, state, task)
+    elif not task.config.final_refit and isinstance(state.prior, MixturePrior):
         codes = encode(state.network, task.samples, task.device).mean
         naming = Naming.first(state.prior.mixture.n_components)
         mixture = MixtureModel(state.prior.mixture, state.prior.standardization, mixture_options(state, task), naming)
@@ -205,6 +209,14 @@ def final_mixture(state: DIVAState, task: Task) -> tuple[Tensor, MixtureModel]:
         mixture = mixture.named_by(state.before, _remembered(state.before, state, task, past))
         state.lineage += _unexplained_losses(state.before, mixture, state.lineage)
     return codes, mixture
+
+
+def _feature_mixture(codes: Tensor, state: DIVAState, task: Task) -> MixtureModel:
+    """Start anew, or from the components of the fit before: they are in the same place, since nothing was learnt."""
+    if state.before is None:
+        return fit_features(codes, task.config, int(state.rng.integers(2**31)))
+    start = replace(state.before, state=state.before.state.forgetting_data(), history=(), lineage=())
+    return fit_codes(start, codes.numpy())
 
 
 def _continued_mixture(state: DIVAState, task: Task, replay: GenerativeReplay) -> tuple[Tensor, MixtureModel]:

@@ -122,6 +122,13 @@ class OwnNetworks:
 class DIVAConfig(TrainingConfig):
     """Learning."""
 
+    codes: Literal["auto", "learnt", "features"] = parameter(
+        "learnt",
+        OneOf("auto", "learnt", "features"),
+        unset="auto",
+        help="""What clusters are found in: codes that networks learn, or the features as they are. auto learns codes, finds
+        clusters in both, of rows, and keeps those that nearest neighbours agree on more.""",
+    )
     warmup: float = by_preset(0.2, SHARE, help="Share of the epochs before the first mixture, with a standard normal prior.")
     self_training: float = by_preset(
         1 / 3, SHARE, help="Share of the epochs at the end in which confident assignments are pseudo-labels."
@@ -195,6 +202,8 @@ class DIVAConfig(TrainingConfig):
     @property
     def schedule(self) -> Schedule:
         """Epochs of each phase."""
+        if self.codes == "features":
+            return Schedule(0, 0, 0)
         n = self.n_epochs or 0
         n_self_training = round(self.self_training * n) if self.grouping else 0
         n_warmup = min(max(1, round(self.warmup * n)), n - n_self_training)
@@ -267,7 +276,7 @@ class StreamParameters:
 
 PRESETS: dict[str, dict[str, Any]] = {
     "images": {},
-    "features": {"latent_dim": 10, "augmentation": "mask"},
+    "features": {"codes": "auto", "latent_dim": 10, "augmentation": "mask"},
     "paper": {
         "n_epochs": 11,
         "hidden_sizes": HIDDEN_SIZES,
@@ -316,6 +325,8 @@ def resolve(model: Any, is_image: bool) -> DIVAConfig:
     if "hidden_sizes" in settings:
         settings["hidden_sizes"] = tuple(settings["hidden_sizes"])
     config = DIVAConfig(**settings)
+    if config.codes == "auto" and (is_image or not config.grouping or model.encoder is not None):
+        config = replace(config, codes="learnt")  # pixels mean little one by one, and networks of one's own are meant
     if not config.final_refit:  # the prior is the mixture that is left
         config = replace(config, prior_covariance_type=config.covariance_type)
     return config
@@ -328,3 +339,5 @@ def check_together(model: Any) -> None:
         raise ValueError(f"warmup and self_training should add up to 1 at most, got {shares}.")
     if (model.encoder is None) != (model.decoder is None):
         raise ValueError("encoder and decoder should be given both or not at all.")
+    if model.encoder is not None and model.codes == "features":
+        raise ValueError('codes="features" has no networks, but encoder and decoder are given. Leave them out, or codes.')

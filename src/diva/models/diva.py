@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,6 +28,7 @@ from diva.models.config import (
     check_together,
     resolve,
 )
+from diva.models.feature_clusters import Candidate, fit_features
 from diva.models.incremental import IncrementalMixin
 from diva.models.memory import BatchOutcome, StreamMemory
 from diva.models.networks import check_own_networks, make_vae
@@ -39,7 +40,7 @@ from diva.partition.matching import ClusterRecord
 from diva.runs.archive import Archive, parts_with
 from diva.runs.records import record_from_plain
 from diva.training.augmentation import Augmentation, check_own_augmentation, make_augmentation
-from diva.training.encode import Codes
+from diva.training.encode import Codes, encode
 
 FIRST_VARIANCE = 0.1  # of the decoder before it has been measured, as a share of the data's
 
@@ -77,7 +78,9 @@ class DIVA(IncrementalMixin, DeepClusterer):
         Samples that ``score_samples`` puts below are novel.
     history_ : list of EpochRecord
     config_ : DIVAConfig
-        What the parameters came to.
+        What the parameters came to; ``config_.codes`` says whether clusters are of learnt codes or of the features.
+    agreement_ : dict of str to float
+        Where both were tried: share of what a sample's cluster tells that its neighbours' tell as well, for clusters of each.
     vae_ : VAE
     n_features_in_ : int
 
@@ -96,6 +99,7 @@ class DIVA(IncrementalMixin, DeepClusterer):
     config_: DIVAConfig
     network_: VAE
     mixture_: MixtureModel
+    agreement_: dict[str, float]
     lineage_: list[MoveRecord]
     cluster_lineage_: list[ClusterRecord]
     hierarchy_: Hierarchy | None
@@ -113,13 +117,17 @@ class DIVA(IncrementalMixin, DeepClusterer):
         check_together(self)
 
     def _resolve(self, is_image: bool, n_samples: int) -> DIVAConfig:
-        return resolve(self, is_image).for_samples(n_samples)
+        config = resolve(self, is_image).for_samples(n_samples)
+        return self._on_features(config) if config.codes == "features" else config
+
+    def _on_features(self, config: DIVAConfig) -> DIVAConfig:
+        return replace(config, codes="features", latent_dim=self.pipeline_.scaling.n_numbers)
 
     def _make_network(self) -> VAE:
         return make_vae(self.config_, self.pipeline_.scaling.input_shape, values_of(self, OwnNetworks))
 
     def _make_objective(self, samples: Samples, validation: Samples | None) -> Algorithm1:
-        self.stream_ = StreamMemory()
+        self.stream_, self.agreement_ = StreamMemory(), {}
         return Algorithm1(self._make_task(self.config_, samples, validation))
 
     def _make_task(self, config: DIVAConfig, samples: Samples, validation: Samples | None = None) -> Task:
@@ -148,10 +156,30 @@ class DIVA(IncrementalMixin, DeepClusterer):
         task = objective.task
         codes, self.mixture_ = final_mixture(state, task)
         self.variance_, self.training_lineage_ = state.variance, state.lineage
+        if self.config_.codes == "auto":
+            codes = self._choose_codes(codes, objective, state.seed)
         self._set_labels(self.mixture_.predict(codes[: task.n_own].numpy(), "component"))
         self._remember(task.fresh_samples, task.n_gone)
         if state.before is None:  # a first fit
             self._close_batch(task.samples, BatchOutcome(state.started, n_moves=0, n_seen=len(task.samples)))
+
+    def _choose_codes(self, learnt: Tensor, objective: Algorithm1, seed: int) -> Tensor:
+        """Keep what was learnt if its clusters agree with nearest neighbours at least as well as those of the features."""
+        config = self._on_features(self.config_)
+        network = make_vae(config, self.pipeline_.scaling.input_shape, OwnNetworks()).to(self._device()).eval()
+        if objective.rival is None:
+            features = encode(network, objective.task.samples, self._device()).mean
+            objective.rival = Candidate(features.numpy(), fit_features(features, config, seed))
+        rival = objective.rival
+        self.agreement_ = {
+            "learnt": rival.agreement(self.mixture_.predict(learnt.numpy()), seed),
+            "features": rival.agreement(rival.mixture.predict(rival.features), seed),
+        }
+        if self.agreement_["learnt"] >= self.agreement_["features"]:
+            self.config_ = replace(self.config_, codes="learnt")
+            return learnt
+        self.config_, self.network_, self.mixture_, self.training_lineage_ = config, network, rival.mixture, []
+        return torch.from_numpy(rival.features)
 
     def _set_labels(self, component_labels: NDArray[np.int64]) -> None:
         """Set the fitted attributes that follow from the mixture."""
@@ -252,6 +280,7 @@ class DIVA(IncrementalMixin, DeepClusterer):
         document = {
             "own_networks": values_of(self, OwnNetworks).encoder is not None,
             "variance": self.variance_,
+            "agreement": self.agreement_,
             "training_lineage": [asdict(r) for r in self.training_lineage_],
             "mixture": mixture,
             "stream": stream,
@@ -276,6 +305,7 @@ class DIVA(IncrementalMixin, DeepClusterer):
         self.variance_ = float(document["variance"])
         if not self.variance_ > 0 or not isinstance(document["training_lineage"], list):
             raise ValueError("the variance should be positive and the lineage a list")
+        self.agreement_ = {str(name): float(value) for name, value in dict(document["agreement"]).items()}
         self.mixture_ = MixtureModel.from_archive(document["mixture"], parts_with(tensors, "mixture."))
         latent_dim = self.config_.latent_dim
         if self.mixture_.n_features != latent_dim:

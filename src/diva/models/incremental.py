@@ -130,7 +130,7 @@ class IncrementalMixin(DeepClusterer):
             novel = self._scores(codes) < self.novelty_threshold_
             verdict = stream.window.judge(samples.source, novel)
             learns = asked.adapt is True or (asked.adapt == "auto" and verdict == "learn")
-            learns = learns and (asked.replay != "draws" or stream.moments is not None)
+            learns = learns and (asked.replay != "draws" or stream.moments is not None) and self.config_.codes != "features"
             if learns:
                 objective = Algorithm1(self._task_with_new(samples))
                 state = self._further_state(objective)
@@ -218,6 +218,8 @@ class IncrementalMixin(DeepClusterer):
         """The mixture, gone on with new samples; new components find their place among the clusters."""
         before = self.mixture_
         mixture = continue_fit(before, codes.numpy(), births=births)
+        if self.config_.codes == "features":  # grouped by its own valleys
+            return mixture
         rng = np.random.default_rng(seed_of(self.run_parameters.random_state, self.stream_.n_batches))
         return extend_clusters(before, mixture, lambda: self._walk_after(mixture, samples, codes, rng), rng)
 

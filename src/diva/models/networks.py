@@ -1,4 +1,4 @@
-"""Networks of DIVA: convolutional for images, fully connected for rows, or the user's own."""
+"""Networks of DIVA: convolutional for images, fully connected for rows, none at all, or the user's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from torch import nn
 
 from diva.models.config import DIVAConfig, OwnNetworks
 from diva.models.state import Task
-from diva.networks import ConvDecoder, ConvEncoder, GaussianNLL, MLPDecoder, MLPEncoder, SquaredError
+from diva.networks import (
+    ConvDecoder,
+    ConvEncoder,
+    FeatureDecoder,
+    FeatureEncoder,
+    GaussianNLL,
+    MLPDecoder,
+    MLPEncoder,
+    SquaredError,
+)
 from diva.networks.vae import VAE
 
 
@@ -20,6 +29,8 @@ def make_vae(config: DIVAConfig, input_shape: tuple[int, ...], own: OwnNetworks)
     decoder: nn.Module
     if own.encoder is not None and own.decoder is not None:
         encoder, decoder = copy.deepcopy(own.encoder), copy.deepcopy(own.decoder)
+    elif config.codes == "features":
+        encoder, decoder = FeatureEncoder(), FeatureDecoder(input_shape)
     elif len(input_shape) == 3:
         channels, height, width = input_shape
         encoder = ConvEncoder((channels, height, width), config.latent_dim)
@@ -33,7 +44,9 @@ def make_vae(config: DIVAConfig, input_shape: tuple[int, ...], own: OwnNetworks)
 
 
 def check_own_networks(vae: VAE, task: Task) -> None:
-    """Raise ValueError unless the user's networks fit the data and each other."""
+    """Raise ValueError unless the user's networks can learn, and fit the data and each other."""
+    if not any(p.requires_grad for p in vae.parameters()):
+        raise ValueError("encoder and decoder are frozen: at least one parameter should require a gradient.")
     x = task.samples.take(torch.arange(2)).to(task.device)
     try:
         with torch.no_grad():

@@ -1,7 +1,17 @@
 """Encoders and decoders, as in the paper's figures; nothing here knows about mixtures or training."""
 
 from diva.networks.conv import ConvDecoder, ConvEncoder
+from diva.networks.features import FeatureDecoder, FeatureEncoder
 from diva.networks.likelihoods import GaussianNLL, SquaredError
 from diva.networks.mlp import MLPDecoder, MLPEncoder
 
-__all__ = ["ConvDecoder", "ConvEncoder", "GaussianNLL", "MLPDecoder", "MLPEncoder", "SquaredError"]
+__all__ = [
+    "ConvDecoder",
+    "ConvEncoder",
+    "FeatureDecoder",
+    "FeatureEncoder",
+    "GaussianNLL",
+    "MLPDecoder",
+    "MLPEncoder",
+    "SquaredError",
+]

@@ -13,6 +13,7 @@ RENAMED_SETTINGS = {
     "covariance_type": "prior_covariance_type",
     "final_covariance_type": "covariance_type",
 }
+LATER = {"codes": "learnt"}  # parameters and settings that came after these files, as they were then
 
 
 def upgraded(schema: str, kind: str, document: Document, tensors: Tensors) -> tuple[Document, Tensors]:
@@ -20,6 +21,10 @@ def upgraded(schema: str, kind: str, document: Document, tensors: Tensors) -> tu
     document = dict(document)
     if schema == "1" and kind in ("DIVA", "DIVA checkpoint"):
         document, tensors = _from_schema_1(document, tensors)
+    if kind == "DIVA":
+        document = _with_later(document) | {"agreement": {}}
+    if kind == "DIVA checkpoint" and isinstance(before := document.get("config"), dict):
+        document["config"] = upgraded_run_config(before)
     if kind == "DPMixture":
         document["params"] = _mixture_params(document["params"])
     if isinstance(stream := document.get("stream"), dict):
@@ -35,6 +40,11 @@ def _with_upgraded(document: Document, name: str) -> Document:
     return document | {name: held | {"params": _mixture_params(held["params"])}}
 
 
+def _with_later(document: Document) -> Document:
+    """Add what came later to parameters and settings, if a document holds any."""
+    return document | {name: LATER | held for name in ("params", "config") if isinstance(held := document.get(name), dict)}
+
+
 def _mixture_params(params: Document) -> Document:
     """A mixture had one start, and another way to group, whose outcome is kept."""
     grouping = "valleys" if params["grouping"] == "walk" else params["grouping"]
@@ -45,8 +55,6 @@ def _from_schema_1(document: Document, tensors: Tensors) -> tuple[Document, Tens
     if "recipe" in document:
         document["config"] = _config(document.pop("recipe"), document["params"], document["own_views"])
         document["params"] = upgraded_params(document["params"])
-    elif isinstance(before := document.get("config"), dict) and "recipe" in before:
-        document["config"] = upgraded_run_config(before)
     if isinstance(stream := document.get("stream"), dict):
         stream = dict(stream)
         scores = {"threshold": document.pop("novelty_threshold"), "typical": stream.pop("typical_score")}
@@ -60,12 +68,12 @@ def _from_schema_1(document: Document, tensors: Tensors) -> tuple[Document, Tens
 def upgraded_run_config(config: Document) -> Document:
     """The configuration in the folder of a run."""
     if "recipe" not in config:
-        return config
+        return _with_later(config)
     networks, augmentation = config["own encoder and decoder"], config["own augmentation"]
     return {
         "version": config["version"],
         "model": "DIVA",
-        "params": upgraded_params(config["params"]),
+        "params": LATER | upgraded_params(config["params"]),
         "config": _config(config["recipe"], config["params"], augmentation),
         "own": [*(["encoder", "decoder"] if networks else []), *(["augmentation"] if augmentation else [])],
     }
@@ -83,7 +91,7 @@ def _config(recipe: Document, params: Document, own_augmentation: bool) -> Docum
     config = {RENAMED_SETTINGS.get(name, name): value for name, value in recipe.items()}
     seen, asked = config.pop("views"), params["augmentation"]
     config["augmentation"] = "own" if own_augmentation else seen if asked == "auto" else asked
-    return config | {"early_stopping": params["early_stopping"]}
+    return LATER | config | {"early_stopping": params["early_stopping"]}
 
 
 def _epoch(record: Document) -> Document:

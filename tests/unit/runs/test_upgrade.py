@@ -163,7 +163,7 @@ def test_the_config_of_a_run():
     assert config["model"] == "DIVA"
     assert config["version"] == before["version"]
     assert config["own"] == []
-    assert config["params"] == upgraded_params(before["params"])
+    assert config["params"] == {"codes": "learnt"} | upgraded_params(before["params"])
     assert DIVAConfig.from_plain(config["config"]).n_epochs == before["recipe"]["n_epochs"]
     assert upgraded_run_config(config) == config
 
