@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.io import loadmat
 
 from diva.data.formats.idx import open_idx
-from diva.data.formats.npy import open_npz
+from diva.data.formats.npy import open_archive, open_npz
 from diva.data.formats.objects import SparseSource
 from diva.data.sources import ArraySource, LoadedData, Source
 from diva.exceptions import DataError
@@ -171,11 +171,9 @@ def _from_arrays(
 
 def read_npz(path: Path, *required: str) -> dict[str, NDArray[Any]]:
     """Arrays of an npz file, of which some must be there."""
-    with np.load(path, allow_pickle=False) as file:
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise DataError(f"Expected {path.name} to be an npz file, got a single array.")
-        _require(path, file.files, required)
-        return {name: file[name] for name in file.files}
+    with open_archive(path) as archive:
+        _require(path, list(archive.heads), required)
+        return {name: archive.read(name) for name in archive.heads}
 
 
 def read_mat(path: Path, *names: str) -> dict[str, Any]:

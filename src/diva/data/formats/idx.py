@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diva.data.formats.npy import check_not_empty
+from diva.data.formats.files import check_file
 from diva.data.formats.spool import spooled_bytes
 from diva.data.sources import LoadedData, Source
 from diva.exceptions import DataError
@@ -47,7 +47,7 @@ def _labels_beside(path: Path) -> Path | None:
 
 
 def _read(path: Path) -> Source:
-    check_not_empty(path)
+    check_file(path)
     advice = "Copy or download it anew."
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:

@@ -120,6 +120,16 @@ def write_sparse_parts(path):
     return path / "x.npz", rows.toarray()
 
 
+def write_sparse_blocks(path):
+    sparse.save_npz(path / "x.npz", sparse.bsr_array(ROWS[:20, :4] * (ROWS[:20, :4] > 0), blocksize=(5, 2)))
+    return path / "x.npz", ROWS[:20, :4] * (ROWS[:20, :4] > 0)
+
+
+def write_sparse_diagonals(path):
+    sparse.save_npz(path / "x.npz", sparse.dia_array(np.diag(ROWS[:, 0], 2)))
+    return path / "x.npz", np.diag(ROWS[:, 0], 2)
+
+
 def write_csv(path):
     frame().to_csv(path / "x.csv", index=False)
     return path / "x.csv", ROWS
@@ -545,9 +555,16 @@ def idx_with_few_labels(path):
     return path / "a-images-idx3-ubyte"
 
 
-def bad_sparse(path):
-    parts = {"data": np.ones(3), "indices": np.array([0, 9, 1]), "indptr": np.array([0, 1, 3]), "shape": np.array([2, 4])}
-    return saved("x.npz", **parts)(path)
+def sparse_parts(**changes):
+    """A matrix (2, 4) by rows, with parts that are not what they should be."""
+    parts = {"data": np.ones(3), "indices": np.array([0, 3, 1]), "indptr": np.array([0, 1, 3]), "shape": np.array([2, 4])}
+    return saved("x.npz", **parts | changes)
+
+
+def sparse_places(**changes):
+    """A matrix (2, 4) by coordinates."""
+    parts = {"format": b"coo", "data": np.ones(2), "row": np.array([0, 1]), "col": np.array([3, 0]), "shape": np.array([2, 4])}
+    return saved("x.npz", **parts | changes)
 
 
 BAD = {
@@ -590,7 +607,21 @@ BAD = {
     "npz of many": (saved("x.npz", a=ROWS, b=PIXELS), ["'a' of shape (23, 5)", "--key"]),
     "npz of none": (saved("x.npz", word=np.array("a")), ["'word'", "--key"]),
     "npz with few labels": (saved("x.npz", X=ROWS, y=np.arange(3)), ["23 samples", "3 in 'y'"]),
-    "sparse that does not fit": (bad_sparse, ["damaged"]),
+    "sparse that does not fit": (sparse_parts(indices=np.array([0, 9, 1])), ["x.npz", "damaged"]),
+    "sparse with a column far out": (sparse_parts(format=b"csr", indices=np.array([0, 10**9, 1])), ["x.npz", "damaged"]),
+    "sparse with a row far out": (sparse_parts(format=b"csc", indices=np.array([0, 10**9, 1])), ["x.npz", "damaged"]),
+    "sparse with a negative column": (sparse_parts(format=b"csr", indices=np.array([0, -1, 1])), ["x.npz", "damaged"]),
+    "sparse with starts out of order": (sparse_parts(format=b"csr", indptr=np.array([0, 9, 3])), ["x.npz", "damaged"]),
+    "sparse with negative starts": (sparse_parts(format=b"csr", indptr=np.array([0, -5, 3])), ["x.npz", "damaged"]),
+    "sparse without starts": (sparse_parts(indptr=np.array([], int)), ["x.npz", "damaged"]),
+    "sparse without a shape": (sparse_parts(shape=np.array([], int)), ["shape of a matrix", "x.npz"]),
+    "sparse of a negative shape": (sparse_parts(shape=np.array([-2, 4])), ["shape of a matrix", "(-2, 4)"]),
+    "sparse of a vast shape": (sparse_places(shape=np.array([10**12, 4])), ["x.npz", "DIVA_UNPACK_GB"]),
+    "sparse with fractions": (sparse_parts(indices=np.array([0, 0.5, 1])), ["whole numbers", "'indices'", "x.npz"]),
+    "sparse of an unknown kind": (sparse_parts(format=b"xyz"), ["'xyz'", "csr", "x.npz"]),
+    "sparse of words": (sparse_parts(data=np.array(["a", "b", "c"])), ["numbers", "<U1", "x.npz"]),
+    "sparse with a place far out": (sparse_places(row=np.array([0, 2**40])), ["x.npz", "damaged"]),
+    "sparse with a negative place": (sparse_places(row=np.array([0, -1])), ["x.npz", "damaged"]),
     "ragged csv": (put("x.csv", "a,b\n1,2\n3\n5,6\n"), ["2 values", "got 1", "line 3"]),
     "text in a csv": (put("x.csv", "a,b\n1,2\n3,4\nfive,6\n"), ["'a'", "'five' in line 4", "--columns", "--label-column"]),
     "a column of text": (put("x.csv", "a,b\n1,x\n2,y\n"), ["column 'b'", "--label-column"]),
