@@ -23,7 +23,7 @@ from scipy import sparse
 from diva.data.formats.files import check_file, check_unpacked
 from diva.data.formats.messages import did_you_mean
 from diva.data.formats.objects import SparseSource
-from diva.data.formats.spool import MEMORY_BYTES, spooled_bytes
+from diva.data.formats.spool import MEMORY_BYTES, spooled_bytes, spooled_columns
 from diva.data.sources import ArraySource, LoadedData, Source
 from diva.exceptions import DataError, NoSamplesError
 
@@ -198,10 +198,10 @@ def _choose(path: Path, heads: dict[str, Head], key: str | None) -> str:
 def _member(archive: Archive, name: str) -> Source:
     head = archive.heads[name]
     check_array(head.shape, head.dtype, f"{name!r} of {archive.path}")
-    if head.fortran_order or head.n_bytes <= MEMORY_BYTES:
+    if head.n_bytes <= MEMORY_BYTES:
         return ArraySource(archive.read(name))
     with archive.numbers_of(name) as read:
-        return spooled_bytes(read, head.shape, head.dtype)
+        return (spooled_columns if head.fortran_order else spooled_bytes)(read, head.shape, head.dtype)
 
 
 def read_sparse_rows(archive: Archive) -> Any:

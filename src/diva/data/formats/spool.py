@@ -57,17 +57,23 @@ class SpooledSource(StoredSource):
 
     def __init__(self, item_shape: tuple[int, ...], dtype: DTypeLike) -> None:
         super().__init__(0, item_shape, dtype)
-        self._file = tempfile.TemporaryFile(prefix="diva-", buffering=0)  # noqa: SIM115
+        try:
+            self._file = tempfile.TemporaryFile(prefix="diva-", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise _no_room(error, 0) from error
 
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             self._file.close()
 
     def append(self, block: NDArray[Any]) -> None:
-        """Write samples at the end."""
+        """Write samples at the end; raises DataError if there is no room for them."""
         view = _bytes_of(block)
-        while len(view):
-            view = view[self._file.write(view) :]
+        try:
+            while len(view):
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            raise _no_room(error, self.n_samples * math.prod(self.item_shape) * self.dtype.itemsize) from error
         self.n_samples += len(block)
 
     def read_run(self, first: int, out: NDArray[Any]) -> None:  # noqa: D102
@@ -94,13 +100,10 @@ def spooled(blocks: Iterable[NDArray[Any]], item_shape: tuple[int, ...], dtype: 
         kept.append(np.ascontiguousarray(block, dtype=dtype))
         n_bytes += kept[-1].nbytes
         if n_bytes > MEMORY_BYTES:
-            try:
-                if stored is None:
-                    stored = SpooledSource(item_shape, dtype)
-                while kept:
-                    stored.append(kept.pop(0))
-            except OSError as error:
-                raise _no_room(error, n_bytes) from error
+            if stored is None:
+                stored = SpooledSource(item_shape, dtype)
+            while kept:
+                stored.append(kept.pop(0))
     if stored is not None:
         return stored
     values = np.empty((sum(map(len, kept)), *item_shape), dtype=dtype)
@@ -125,6 +128,28 @@ def spooled_bytes(read: Callable[[int], bytes], shape: tuple[int, ...], dtype: n
                 raise EOFError(f"{n * item_bytes - len(content)} bytes are missing")
             yield np.frombuffer(content, dtype).reshape(n, *shape[1:])
 
+    return spooled(blocks(), shape[1:], dtype.newbyteorder("="))
+
+
+def spooled_columns(read: Callable[[int], bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Source:
+    """An array in Fortran order as a source: its numbers go to a temporary file, from which samples are gathered."""
+    n_samples, n_columns = shape[0], math.prod(shape[1:])
+    numbers = SpooledSource((), dtype)
+    at_once = max(1, BLOCK_BYTES // dtype.itemsize)
+    rows = max(1, at_once // max(1, n_columns))
+
+    def blocks() -> Iterator[NDArray[Any]]:
+        for first in range(0, n_samples, rows):
+            columns = np.empty((n_columns, min(rows, n_samples - first)), dtype)
+            for number, column in enumerate(columns):
+                numbers.read_run(number * n_samples + first, column)
+            yield columns.reshape(*shape[:0:-1], -1).transpose()
+
+    for first in range(0, n_samples * n_columns, at_once):
+        wanted = min(at_once, n_samples * n_columns - first) * dtype.itemsize
+        if len(content := read(wanted)) < wanted:
+            raise EOFError(f"{wanted - len(content)} bytes are missing")
+        numbers.append(np.frombuffer(content, dtype))
     return spooled(blocks(), shape[1:], dtype.newbyteorder("="))
 
 

@@ -87,6 +87,11 @@ def write_npz_fortran(path):
     return path / "x.npz", ROWS
 
 
+def write_npz_fortran_images(path):
+    np.savez_compressed(path / "x.npz", X=np.asfortranarray(COLOURS.astype(">f4")))
+    return path / "x.npz", COLOURS.astype(np.float32)
+
+
 def write_npz_only_one(path):
     np.savez(path / "x.npz", vectors=ROWS, word=np.array("hello"), y=WORDS)
     return path / "x.npz", ROWS
@@ -266,7 +271,9 @@ def test_samples_come_in_any_order(write, tmp_path, monkeypatch):
         np.testing.assert_array_equal(source.take(index), expected[index])
 
 
-@pytest.mark.parametrize("write", [write_csv, write_parquet, write_idx_packed, write_npz_packed])
+@pytest.mark.parametrize(
+    "write", [write_csv, write_parquet, write_idx_packed, write_npz_packed, write_npz_fortran, write_npz_fortran_images]
+)
 def test_many_rows_go_to_a_file_without_a_name(write, tmp_path, monkeypatch):
     path, expected = write(tmp_path)
     (tmp_path / "temporary").mkdir()
