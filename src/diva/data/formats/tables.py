@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,12 +20,15 @@ import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from diva.data.formats.files import check_file, check_unpacked
 from diva.data.formats.messages import did_you_mean, listed
 from diva.data.formats.spool import BLOCK_BYTES, spooled
 from diva.data.sources import LoadedData, Source
 from diva.exceptions import DataError, NoSamplesError
 
 HEAD_BYTES = 1 << 20  # of a CSV file, to see what its columns are
+WIDEST_BYTES = 1 << 25  # of the first two lines, if those are longer
+LABEL_LENGTH = 1000  # characters of a label
 MISSING = ("", "NA", "N/A", "null", "NULL")
 READ_BUFFER = 1 << 16
 SMALL = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")  # what float32 holds without rounding
@@ -44,7 +48,8 @@ class Table:
 def read_table(table: Table, columns: Sequence[str] | None = None, label_column: str | None = None) -> LoadedData:
     """Numeric columns of a table as rows, in bounded memory; by default all columns but that of the labels."""
     names = choose_columns(table, columns, label_column)
-    types = [table.schema.field(name).type for name in names]
+    kinds = dict(zip(table.schema.names, table.schema.types, strict=True))
+    types = [kinds[name] for name in names]
     _check_numeric(table, names, types)
     dtype = common_dtype([_numpy_dtype(kind) for kind in types])
     wanted = names if label_column is None or label_column in names else [*names, label_column]
@@ -52,7 +57,8 @@ def read_table(table: Table, columns: Sequence[str] | None = None, label_column:
     head = next(batches, None)
     if head is None:
         raise _no_rows(table.name)
-    widths = [_width(head.column(name)) for name in names]
+    first = _by_name(head)
+    widths = [_width(first[name]) for name in names]
     if sum(widths) == 0:
         raise DataError(f"Expected numbers in {table.name}, got lists without any.")
     labels: list[NDArray[Any]] = []
@@ -60,9 +66,10 @@ def read_table(table: Table, columns: Sequence[str] | None = None, label_column:
     def blocks() -> Iterator[NDArray[Any]]:
         n_rows = 0
         for batch in chain([head], batches):
-            block = _block(table, names, [batch.column(name) for name in names], widths, dtype, n_rows)
+            there = _by_name(batch)
+            block = _block(table, names, [there[name] for name in names], widths, dtype, n_rows)
             if label_column is not None:
-                labels.append(_labels(table, batch.column(label_column), label_column, n_rows))
+                labels.append(_labels(table, there[label_column], label_column, n_rows))
             n_rows += batch.num_rows
             yield block
 
@@ -75,18 +82,22 @@ def read_table(table: Table, columns: Sequence[str] | None = None, label_column:
     return LoadedData(source, found, feature_names=feature_names, columns=tuple(names))
 
 
+def _by_name(batch: Any) -> dict[str, Any]:
+    return dict(zip(batch.schema.names, batch.columns, strict=True))
+
+
 def choose_columns(table: Table, columns: Sequence[str] | None, label_column: str | None) -> list[str]:
     """Names of the columns to learn from."""
-    there = list(table.schema.names)
-    twice = sorted({name for name in there if there.count(name) > 1})
-    if twice:
-        raise DataError(f"Expected columns with different names in {table.name}, got {twice[0]!r} more than once. Rename one.")
+    there = dict.fromkeys(table.schema.names)
+    if len(there) < len(table.schema.names):
+        twice = Counter(table.schema.names).most_common(1)[0][0]
+        raise DataError(f"Expected columns with different names in {table.name}, got {twice!r} more than once. Rename one.")
     if isinstance(columns, str):
         columns = [columns]
     for name in [*(columns or ()), *([] if label_column is None else [label_column])]:
         if name not in there:
             raise DataError(
-                f"Expected a column {name!r} in {table.name}, which has {listed(there)}.{did_you_mean(name, there)}"
+                f"Expected a column {name!r} in {table.name}, which has {listed(list(there))}.{did_you_mean(name, list(there))}"
             )
     if columns is None:
         columns = [name for name in there if name != label_column and not INDEX_NAME.fullmatch(name)]
@@ -119,10 +130,16 @@ def parquet_table(path: Path, parts: Sequence[Path]) -> Table:
                 raise DataError(f"Expected parts with the same columns, but {part} has others than {parts[0]}.")
     assert schema is not None
 
+    kinds = dict(zip(schema.names, schema.types, strict=True))
+
     def batches(names: list[str]) -> Iterator[Any]:
-        rows = max(1, BLOCK_BYTES // (8 * max(1, _numbers_per_row(schema, names))))
+        of_text = [name for name in names if pa.types.is_string(kinds[name]) or pa.types.is_large_string(kinds[name])]
         for part in parts:
-            with _parquet_file(part) as file:
+            with _parquet_file(part, of_text) as file:
+                numbers = _count_numbers(file.metadata, {name: kinds[name] for name in names})
+                unpacked = sum(file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups))
+                check_unpacked(part, max(unpacked, numbers * _item_bytes([kinds[name] for name in names])))
+                rows = max(1, BLOCK_BYTES * file.metadata.num_rows // (8 * max(1, numbers)))
                 try:
                     yield from file.iter_batches(batch_size=rows, columns=names, use_threads=False)
                 except (pa.ArrowException, OSError) as error:
@@ -131,18 +148,32 @@ def parquet_table(path: Path, parts: Sequence[Path]) -> Table:
     return Table(str(path), schema, batches)
 
 
-def _parquet_file(path: Path) -> Any:
-    if path.stat().st_size == 0:
-        raise DataError(f"Expected a Parquet file, but {path} is empty.")
+def _parquet_file(path: Path, of_text: Sequence[str] = ()) -> Any:
+    """A file; columns of text come as the words they are made of and their numbers."""
+    check_file(path)
     try:
-        return pyarrow.parquet.ParquetFile(path, buffer_size=READ_BUFFER, pre_buffer=False)
+        return pyarrow.parquet.ParquetFile(path, buffer_size=READ_BUFFER, pre_buffer=False, read_dictionary=list(of_text))
+    except PermissionError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"Expected a Parquet file, but {path} is damaged or of another kind. Copy or write it anew.") from error
 
 
-def _numbers_per_row(schema: Any, names: list[str]) -> int:
-    sizes = (schema.field(name).type for name in names)
-    return sum(kind.list_size if pa.types.is_fixed_size_list(kind) else 1 if not _is_list(kind) else 1024 for kind in sizes)
+def _count_numbers(metadata: Any, kinds: dict[str, Any]) -> int:
+    """Numbers in some columns of a file, as it says itself; a column of lists may hold any number a row."""
+    lists = {name for name, kind in kinds.items() if _is_list(kind)}
+    total = int(metadata.num_rows) * (len(kinds) - len(lists))
+    if not lists:
+        return total
+    paths = [metadata.schema.column(j).path.split(".")[0] for j in range(metadata.num_columns)]
+    chosen = [j for j, path in enumerate(paths) if path in lists]
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    return total + sum(int(group.column(j).num_values) for group in groups for j in chosen)
+
+
+def _item_bytes(kinds: Sequence[Any]) -> int:
+    """Of a number of these columns in memory."""
+    return common_dtype([_numpy_dtype(kind) for kind in kinds if _is_numeric(kind)]).itemsize
 
 
 # --- CSV
@@ -150,52 +181,76 @@ def _numbers_per_row(schema: Any, names: list[str]) -> int:
 
 def csv_table(path: Path, label_column: str | None = None) -> Table:
     """A CSV or TSV file, compressed or not, with names of the columns in the first line or without; DataError if it is none."""
+    check_file(path)
     head = _head_of(path)
     delimiter = "\t" if ".tsv" in path.name.lower() else _delimiter(head)
-    lines = csv.reader(io.StringIO(head), delimiter=delimiter)
+    lines = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter)
     try:
-        first, second = next(lines, []), next(lines, [])
+        first = next(lines, [])
+        n_lines = lines.line_num  # a name may go over several
+        second = next(lines, [])
     except csv.Error as error:
         raise DataError(_endless(path)) from error
-    has_header = _is_header(first, second)
-    names = [name.strip() for name in first] if has_header else [f"column_{i + 1}" for i in range(len(first))]
+    n_skipped = n_lines if _is_header(first, second) else 0
+    names = [name.strip() for name in first] if n_skipped else [f"column_{i + 1}" for i in range(len(first))]
     if any("\ufffd" in name for name in names):
         raise DataError(f"The names of the columns in {path} are not UTF-8. Save the file as UTF-8.")
-    read_options = pyarrow.csv.ReadOptions(
-        use_threads=False, block_size=HEAD_BYTES, column_names=names, skip_rows=1 if has_header else 0
-    )
+    block_size = HEAD_BYTES if len(head) <= HEAD_BYTES else 2 * len(head)
+    read_options = pyarrow.csv.ReadOptions(use_threads=False, block_size=block_size, column_names=names, skip_rows=n_skipped)
     parse_options = pyarrow.csv.ParseOptions(delimiter=delimiter)
 
     def where(row: int) -> str:
-        return f"line {row + 1 + has_header}"
+        return f"line {row + 1 + n_skipped}"
 
     def open_csv(types: dict[str, Any], wanted: list[str] | None = None) -> Any:
         convert_options = pyarrow.csv.ConvertOptions(
             column_types=types, strings_can_be_null=True, include_columns=wanted or names
         )
-        return pyarrow.csv.open_csv(path, read_options, parse_options, convert_options)
+        return pyarrow.csv.open_csv(_unpacked(path), read_options, parse_options, convert_options)
 
     if len(set(names)) < len(names):
         return Table(str(path), pa.schema([(name, pa.float64()) for name in names]), lambda _: iter(()), where)
     with _told(path, names):
         seen = open_csv({}).read_next_batch()
     types = {field.name: _csv_type(field.type, field.name == label_column) for field in seen.schema}
-    schema = pa.schema(list(types.items()))
-    for name, kind in types.items():  # text among numbers makes text of all: say which it is
-        if pa.types.is_string(kind) and name != label_column:
-            values = seen.column(name).cast(pa.string()).to_pylist()
+    fields = []
+    for (name, kind), column in zip(types.items(), seen.columns, strict=True):
+        note = None
+        if pa.types.is_string(kind) and name != label_column:  # text among numbers makes text of all: say which it is
+            values = column.cast(pa.string()).to_pylist()
             bad = [row for row, value in enumerate(values) if value is not None and not _is_number(value)]
             if bad and len(bad) < len(values):
-                schema = schema.set(
-                    schema.get_field_index(name),
-                    pa.field(name, kind, metadata={"found": f"{values[bad[0]]!r} in {where(bad[0])}"}),
-                )
+                note = {"found": f"{values[bad[0]]!r} in {where(bad[0])}"}
+        fields.append(pa.field(name, kind, metadata=note))
 
     def batches(wanted: list[str]) -> Iterator[Any]:
         with _told(path, names):
             yield from open_csv(types, wanted)
 
-    return Table(str(path), schema, batches, where)
+    return Table(str(path), pa.schema(fields), batches, where)
+
+
+def _unpacked(path: Path) -> Any:
+    """What a reader of CSV takes: the path, or of a packed file its content, as much as fits its size."""
+    return _Unpacked(path) if path.suffix.lower() == ".gz" else path
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a packed file, which ends with DataError when it is too much."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = pa.input_stream(str(path), compression="gzip")
+        self._n_bytes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        content: bytes = self._file.read(size)
+        self._n_bytes += len(content)
+        check_unpacked(self._path, self._n_bytes)
+        return content
 
 
 def _csv_type(kind: Any, is_label: bool) -> Any:
@@ -208,9 +263,14 @@ def _csv_type(kind: Any, is_label: bool) -> Any:
 
 
 def _head_of(path: Path) -> str:
+    """The beginning of a file, at least two lines."""
     try:
         with pa.input_stream(str(path)) as file:
             head = file.read(HEAD_BYTES)
+            while head.count(b"\n") < 2 and len(head) < WIDEST_BYTES and (more := file.read(len(head))):
+                head += more
+    except PermissionError:
+        raise
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} is damaged and cannot be unpacked. Copy or download it anew.") from error
     text: str = head.decode("utf-8-sig", errors="replace")
@@ -384,7 +444,17 @@ def _labels(table: Table, column: Any, name: str, first: int) -> NDArray[Any]:
     if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
         values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
         return values
-    return np.array([str(value) for value in column.to_pylist()])
+    words, numbers = column, None
+    if pa.types.is_dictionary(column.type):
+        words, numbers = column.dictionary, column.indices.to_numpy(zero_copy_only=False)
+    labels = [str(word) for word in words.to_pylist()]
+    longest = max(map(len, labels), default=0)
+    if longest > LABEL_LENGTH:
+        raise DataError(
+            f"Expected labels of at most {LABEL_LENGTH:,} characters in column {name!r} of {table.name}, got one of "
+            f"{longest:,}. Choose another column with --label-column."
+        )
+    return np.array(labels) if numbers is None else np.array(labels)[numbers]
 
 
 def arrow_source(data: Any) -> Source:

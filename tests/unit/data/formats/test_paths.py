@@ -5,6 +5,7 @@ import gzip
 import os
 import struct
 import tempfile
+import time
 import zipfile
 
 import numpy as np
@@ -157,6 +158,12 @@ def write_csv_numbered(path):
 
 def write_csv_semicolon(path):
     frame().to_csv(path / "x.csv", index=False, sep=";")
+    return path / "x.csv", ROWS
+
+
+def write_csv_with_long_names(path):
+    names = ['"a\nfirst"', '"b, and ""more"""', '"\n\nc"', "d", "e"]
+    (path / "x.csv").write_text(",".join(names) + "\n" + frame().to_csv(index=False, header=False))
     return path / "x.csv", ROWS
 
 
@@ -339,6 +346,28 @@ def test_whole_numbers_may_be_followed_by_others(tmp_path, monkeypatch):
     values = np.r_[np.arange(40.0), 0.5]
     pd.DataFrame({"a": values, "b": values}).to_csv(tmp_path / "x.csv", index=False, float_format="%g")
     np.testing.assert_array_equal(everything(open_path(tmp_path / "x.csv").source)[:, 1], values)
+
+
+def test_names_in_several_lines(tmp_path):
+    path = write_csv_with_long_names(tmp_path)[0]
+    assert open_path(path).feature_names == ("a\nfirst", 'b, and "more"', "c", "d", "e")
+    path.write_text(path.read_text() + "1,2,three,4,5\n")
+    with pytest.raises(DataError, match=r"'three' in line 28"):
+        open_path(path)
+
+
+def test_lines_longer_than_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "HEAD_BYTES", 1 << 12)
+    wide = np.tile(ROWS[:2], 400)
+    pd.DataFrame(wide).add_prefix("gene_").to_csv(tmp_path / "x.csv", index=False)
+    np.testing.assert_array_equal(everything(open_path(tmp_path / "x.csv").source), wide)
+
+
+def test_many_columns_are_counted_in_little_time():
+    table = tables.Table("a table", pa.schema([(f"gene {i}", pa.float32()) for i in range(40_000)]), iter)
+    start = time.process_time()
+    assert len(tables.choose_columns(table, None, "gene 7")) == 39_999
+    assert time.process_time() - start < 2
 
 
 # --- labels and columns
@@ -697,6 +726,15 @@ def test_options_that_do_not_fit(write, options, words, tmp_path):
         open_path(write(tmp_path)[0], **options)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet"])
+def test_a_text_is_no_label(end, tmp_path):
+    table = frame().assign(y=["x"] * (len(ROWS) - 1) + ["long" * 1000])
+    path = tmp_path / f"x.{end}"
+    table.to_csv(path, index=False) if end == "csv" else table.to_parquet(path)
+    with pytest.raises(DataError, match=r"at most 1,000 characters in column 'y' of .*got one of 4,000"):
+        open_path(path, label_column="y")
 
 
 def test_a_missing_label_is_named(tmp_path):
