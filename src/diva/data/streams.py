@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from diva.data.formats.images import IMAGE_SUFFIXES, ImageSource, Pictures
+from diva.data.formats.images import IMAGE_SUFFIXES, ImageSource, Pictures, checked
 from diva.data.formats.messages import did_you_mean
 from diva.data.formats.paths import CSV_SUFFIXES, PARQUET_SUFFIXES, ReadOptions, is_table, open_path, visible_files
 from diva.data.sources import ArraySource, Source
@@ -244,7 +244,7 @@ class FileStream:
     def _open(self, name: str) -> Source:
         path = self._folder / name
         if name.lower().endswith(IMAGE_SUFFIXES):
-            return ImageSource(Pictures([str(path)], lambda _: path), self._options.image_size)
+            return ImageSource(Pictures([str(path)], lambda _: checked(path)), self._options.image_size)
         columns = self._options.columns if is_table(path) else None
         key = self._options.key if name.lower().endswith(".npz") else None
         try:

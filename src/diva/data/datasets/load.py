@@ -16,6 +16,7 @@ from sklearn.datasets import load_digits
 from diva.data.datasets.readers import to_labels
 from diva.data.datasets.registry import REGISTRY, DataFile, DatasetInfo, Layout, dataset_info
 from diva.data.datasets.synthetic import load_gaussians
+from diva.data.formats.files import may_not_be_read
 from diva.data.sources import ArraySource, LoadedData
 from diva.exceptions import DataError, DatasetNotFoundError
 
@@ -84,6 +85,8 @@ def _read_layout(info: DatasetInfo, layout: Layout, root: Path) -> LoadedData:
     """Read a data set below a folder; raises DataError if a file is damaged."""
     try:
         return _named(info, layout.read(*layout.paths(root)), layout.fidelity)
+    except PermissionError as error:
+        raise DataError(may_not_be_read(error.filename or root / layout.folder)) from error
     except Exception as error:  # a damaged file makes its reader fail in any way
         reason = str(error.args[0] if isinstance(error, KeyError) and error.args else error).rstrip(".")
         raise DataError(

@@ -22,6 +22,11 @@ def check_file(path: Path) -> None:
         raise DataError(f"Expected data in {path}, but the file is empty.")
 
 
+def may_not_be_read(path: object) -> str:
+    """What to say of a file that is there, but for others."""
+    return f"{path} may not be read. Ask for the right to read it, or copy it."
+
+
 def check_unpacked(path: Path, n_bytes: int) -> None:
     """Raise DataError if a packed file holds so many bytes that it seems made to fill memory or disk."""
     size = path.stat().st_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import re
 import struct
 import zlib
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from diva.data.formats.files import check_file
+from diva.data.formats.files import check_file, check_unpacked
 from diva.data.formats.spool import spooled_bytes
 from diva.data.sources import LoadedData, Source
 from diva.exceptions import DataError
@@ -57,10 +58,16 @@ def _read(path: Path) -> Source:
             shape = struct.unpack(f">{magic[3]}I", file.read(4 * magic[3]))
             if 0 in shape:
                 raise DataError(f"Expected samples in {path}, got an empty array of shape {shape}.")
-            source = spooled_bytes(file.read, shape, np.dtype(IDX_TYPES[magic[2]]))
+            dtype = np.dtype(IDX_TYPES[magic[2]])
+            n_bytes = math.prod(shape) * dtype.itemsize
+            if path.suffix.lower() == ".gz":
+                check_unpacked(path, n_bytes)
+            elif n_bytes > path.stat().st_size:
+                raise EOFError
+            source = spooled_bytes(file.read, shape, dtype)
             if file.read(1):
                 raise DataError(f"Expected {shape[0]} samples in {path}, as it says itself, got more. {advice}")
-    except DataError:
+    except (DataError, PermissionError):
         raise
     except (EOFError, struct.error) as error:
         raise DataError(f"{path} is cut short: it holds less than it says itself. {advice}") from error

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from diva.data.formats.files import check_file
 from diva.data.sources import LoadedData
 from diva.exceptions import DataError
 
@@ -92,7 +93,7 @@ def _opened(pictures: Pictures, number: int) -> Iterator[Any]:
             warnings.simplefilter("ignore")  # of notes and metadata that nobody reads here
             with Image.open(pictures.open(number)) as image:
                 yield image
-    except MemoryError:
+    except (MemoryError, PermissionError, DataError):
         raise
     except Exception as error:  # decoders raise all kinds
         name = pictures.names[number]
@@ -136,12 +137,18 @@ def _rounded(size: tuple[int, int]) -> str:
     return f"{height},{width}"
 
 
+def checked(path: Path) -> Path:
+    """A path that leads to a file with something in it; raises DataError if it does not."""
+    check_file(path)
+    return path
+
+
 def open_image_folder(folder: Path, files: Sequence[Path], image_size: tuple[int, int] | None = None) -> LoadedData:
     """Images in a folder; names of sub-folders are labels if every image is in one."""
     if image_size is not None and (len(image_size) != 2 or min(image_size) < 1):
         raise DataError(f"image_size should be a height and a width, got {image_size}.")
     places = [file.relative_to(folder) for file in files]
     labels = np.array([place.parts[0] for place in places]) if all(len(place.parts) > 1 for place in places) else None
-    pictures = Pictures([str(file) for file in files], lambda number: files[number])
+    pictures = Pictures([str(file) for file in files], lambda number: checked(files[number]))
     sample_names = tuple(str(place).encode("utf-8", "replace").decode() for place in places)  # bytes that are no UTF-8 replaced
     return LoadedData(ImageSource(pictures, image_size), labels, sample_names=sample_names)

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diva.data.formats.files import check_file, may_not_be_read
+from diva.data.formats.npy import DAMAGED
+from diva.data.formats.tables import LABEL_LENGTH
 from diva.exceptions import DataError
 
 
@@ -17,12 +20,22 @@ def read_labels(path: str | os.PathLike[str]) -> NDArray[Any]:
     """True classes in a file, an .npy array or text with one class a line; raises DataError if it holds something else."""
     labels: NDArray[Any]
     try:
+        check_file(Path(path))
         if os.fspath(path).endswith(".npy"):
-            labels = np.load(path, allow_pickle=False)
+            labels = np.load(path, mmap_mode="r", allow_pickle=False)  # mapped, it is as large as it says
         else:
-            labels = np.array([line.strip() for line in Path(path).read_text(encoding="utf-8-sig").rstrip().split("\n")])
-    except (OSError, ValueError, EOFError) as error:
+            lines = [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").rstrip().split("\n")]
+            if (longest := max(map(len, lines))) > LABEL_LENGTH:  # in an array, each takes as much as the longest
+                raise ValueError(f"a line has {longest:,} characters")
+            labels = np.array(lines)
+    except DataError:
+        raise
+    except PermissionError as error:
+        raise DataError(may_not_be_read(path)) from error
+    except DAMAGED as error:
         raise DataError(f"{path} cannot be read as labels: {error}. Expected .npy, or text with one label a line.") from error
+    if not isinstance(labels, np.ndarray):
+        raise DataError(f"Expected one array of labels in {path}, got several. Save them with numpy.save.")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.ndim != 1:
@@ -30,7 +43,7 @@ def read_labels(path: str | os.PathLike[str]) -> NDArray[Any]:
     missing = np.flatnonzero(labels == "" if labels.dtype.kind == "U" else labels != labels)
     if missing.size:
         raise DataError(f"Label {missing[0] + 1} in {path} is missing. Pass one for each sample, or none.")
-    return labels
+    return np.array(labels)
 
 
 def whole_numbers(labels: NDArray[Any]) -> NDArray[Any]:

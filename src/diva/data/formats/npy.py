@@ -53,6 +53,8 @@ def read_npy(path: Path) -> NDArray[Any]:
     check_file(path)
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
+    except PermissionError:
+        raise
     except DAMAGED as error:
         if "allow_pickle" in str(error) or "Python objects" in str(error):
             raise _of_objects(str(path)) from error

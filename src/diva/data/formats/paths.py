@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from diva.data.formats.files import check_file, may_not_be_read
 from diva.data.formats.idx import is_idx, open_idx
 from diva.data.formats.images import IMAGE_SUFFIXES, open_image_folder
 from diva.data.formats.labels import whole_numbers
@@ -75,10 +76,12 @@ def open_path(
     try:
         if not place.exists():
             raise DataError(_missing(place))
+        if not place.is_dir():
+            check_file(place)
         options = ReadOptions(columns, label_column, image_size, key)
         loaded = _open_folder(place, options) if place.is_dir() else _open_file(place, options)
     except PermissionError as error:
-        raise DataError(f"{error.filename or place} may not be read. Ask for the right to read it, or copy it.") from error
+        raise DataError(may_not_be_read(error.filename or place)) from error
     except OSError as error:
         raise DataError(f"{error.filename or place} cannot be read: {error.strerror}. Check the path.") from error
     return replace(loaded, name=_title(place))
@@ -159,6 +162,8 @@ def _open_h5ad(path: Path) -> LoadedData:
         raise DataError(f"{path} needs anndata to be read. Install it: pip install 'diva-clustering[anndata]'.") from error
     try:
         data = anndata.read_h5ad(path, backed="r")
+    except PermissionError:
+        raise
     except Exception as error:  # h5py raises all kinds
         raise DataError(f"Expected AnnData in {path}, but it is damaged or of another kind. Copy or write it anew.") from error
     source = source_from_object(data)

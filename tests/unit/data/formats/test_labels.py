@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,32 @@ def test_what_is_refused(tmp_path, labels, message):
 def test_no_file(tmp_path):
     with pytest.raises(DataError, match=r"none\.txt cannot be read as labels"):
         read_labels(tmp_path / "none.txt")
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/null", "pipe", "."])
+def test_what_is_no_file(tmp_path, name):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="is a folder, a pipe or a device"):
+        read_labels(tmp_path / name)
+
+
+def test_a_file_for_others(for_others):
+    path = for_others("y.txt", b"cat\ndog\n")
+    with pytest.raises(DataError, match=r"y\.txt may not be read"):
+        read_labels(path)
+
+
+def test_an_array_smaller_than_it_says(tmp_path):
+    with (tmp_path / "y.npy").open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<i8", "fortran_order": False, "shape": (10**14,)})
+    with pytest.raises(DataError, match=r"y\.npy cannot be read as labels"):
+        read_labels(tmp_path / "y.npy")
+
+
+def test_a_text_is_no_label(tmp_path):
+    (tmp_path / "y.txt").write_text("cat\n" + "dog" * 1000)
+    with pytest.raises(DataError, match="a line has 3,000 characters"):
+        read_labels(tmp_path / "y.txt")
 
 
 def test_whole_numbers_and_words():

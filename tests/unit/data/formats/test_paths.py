@@ -20,7 +20,7 @@ from scipy import sparse
 
 from diva import DIVA
 from diva.data import InputPipeline, Source, open_path
-from diva.data.formats import images, npy, spool, tables
+from diva.data.formats import files, images, npy, spool, tables
 from diva.data.validate import open_samples
 from diva.exceptions import DataError
 
@@ -776,12 +776,21 @@ def test_labels_in_another_encoding(tmp_path):
         open_path(path, label_column="y")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
-def test_a_file_that_may_not_be_read(tmp_path):
-    path, _ = write_csv(tmp_path)
-    path.chmod(0)
-    with pytest.raises(DataError, match="may not be read"):
-        open_path(path)
+ENDINGS = ("npy", "npz", "csv", "csv.gz", "parquet", "idx", "idx.gz", "png")
+
+
+@pytest.mark.parametrize("end", ENDINGS)
+def test_a_file_that_may_not_be_read(end, for_others):
+    path = for_others(f"folder/x.{end}", b"content")
+    with pytest.raises(DataError, match=rf"x\.{end} may not be read"):
+        open_path(path.parent if end == "png" else path)
+
+
+@pytest.mark.parametrize("end", ENDINGS)
+def test_a_pipe_is_not_waited_for(end, tmp_path):
+    os.mkfifo(tmp_path / f"x.{end}")
+    with pytest.raises(DataError, match=rf"x\.{end} is a folder, a pipe or a device"):
+        open_path(tmp_path if end == "png" else tmp_path / f"x.{end}")
 
 
 @pytest.mark.parametrize(
@@ -802,6 +811,19 @@ def test_no_room_for_temporary_files(number, words, tmp_path, monkeypatch):
         open_path(write_parquet(tmp_path)[0])
     for word in words:
         assert word in str(caught.value)
+
+
+def test_how_much_a_file_may_unpack_to(tmp_path, monkeypatch):
+    path, expected = write_csv_packed(tmp_path)
+    monkeypatch.setattr(files, "UNPACKED_BYTES", 100)
+    monkeypatch.setattr(files, "UNPACKED_RATIO", 1)
+    with pytest.raises(DataError, match=r"at most 0 MB in .*x\.csv\.gz.*DIVA_UNPACK_GB=1 "):
+        open_path(path)
+    monkeypatch.setenv("DIVA_UNPACK_GB", "0.5")
+    np.testing.assert_array_equal(everything(open_path(path).source), expected)
+    monkeypatch.setenv("DIVA_UNPACK_GB", "much")
+    with pytest.raises(DataError, match="number of gigabytes in DIVA_UNPACK_GB, got 'much'"):
+        open_path(path)
 
 
 def test_a_bomb_of_an_archive_is_not_unpacked_in_memory(tmp_path):
