@@ -19,6 +19,7 @@ Opener = urllib.request.OpenerDirector
 CHUNK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte
 N_ATTEMPTS = 3
+LARGEST = 1 << 30  # bytes of a file whose size is not known
 
 
 def download_file(remote: DataFile, target: Path, *, on_progress: Progress | None = None, opener: Opener | None = None) -> None:
@@ -34,10 +35,13 @@ def download_file(remote: DataFile, target: Path, *, on_progress: Progress | Non
         target.parent.mkdir(parents=True, exist_ok=True)
         if not remote.has_checksum:  # nothing could prove that an old part belongs to the file of today
             part.unlink(missing_ok=True)
-        _fetch(remote, part, on_progress or (lambda *_: None), opener or urllib.request.build_opener())
-        difference = remote.difference(part)
+        try:
+            _fetch(remote, part, on_progress or (lambda *_: None), opener or urllib.request.build_opener())
+            difference = remote.difference(part)
+        except _OtherFileError as error:
+            difference = str(error)
         if difference is not None:
-            part.unlink()
+            part.unlink(missing_ok=True)
             raise DownloadError(
                 f"{remote.url} is not the published {remote.filename}: {difference}. It was deleted. Try again; if it stays "
                 f"so, the address now holds another file. {by_hand}"
@@ -45,6 +49,10 @@ def download_file(remote: DataFile, target: Path, *, on_progress: Progress | Non
         os.replace(part, target)
     except (OSError, http.client.HTTPException) as error:
         raise DownloadError(f"{remote.filename} could not be fetched from {remote.url}: {_reason(error)}. {by_hand}") from error
+
+
+class _OtherFileError(Exception):
+    """What is offered is not as large as what was published."""
 
 
 def _reason(error: Exception) -> str:
@@ -88,15 +96,27 @@ def _fetch_rest(remote: DataFile, part: Path, on_progress: Progress, opener: Ope
             raise OSError("the server resumed at another place than asked")
         length = response.headers.get("Content-Length", "")
         total = start + int(length) if length.isdigit() else None
+        _check_size(remote, total, is_whole=True)
         done = start
         with part.open("ab" if start else "wb") as file:
             on_progress(done, total)
             while chunk := response.read(CHUNK):
-                file.write(chunk)
                 done += len(chunk)
+                _check_size(remote, done)
+                file.write(chunk)
                 on_progress(done, total)
     if total is not None and done != total:
         raise OSError(f"the connection broke after {done:,} of {total:,} bytes")
+
+
+def _check_size(remote: DataFile, n_bytes: int | None, *, is_whole: bool = False) -> None:
+    """Raise _OtherFileError if so many bytes, of the whole file or so far, are not those of the published file."""
+    if n_bytes is None:
+        return
+    if remote.size is None and n_bytes > LARGEST:
+        raise _OtherFileError(f"expected at most {LARGEST:,} bytes, got {n_bytes:,} or more")
+    if remote.size is not None and (n_bytes > remote.size or (is_whole and n_bytes != remote.size)):
+        raise _OtherFileError(f"expected {remote.size:,} bytes, got {n_bytes:,}{'' if is_whole else ' or more'}")
 
 
 def get_dataset(name: str, *, on_progress: Progress | None = None, opener: Opener | None = None) -> list[Path]:

@@ -116,7 +116,7 @@ MNIST_FILES = _idx_files(
     ),
 )
 FASHION_MNIST_FILES = _idx_files(
-    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+    "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
     (
         ("3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84", 26421880),
         ("a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845", 29515),
@@ -125,12 +125,16 @@ FASHION_MNIST_FILES = _idx_files(
     ),
 )
 CIFAR10_FILE = DataFile(
-    "cifar-10-binary.tar.gz", "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", md5="c32a1d4ab5d03f1284b67883e8d87530"
+    "cifar-10-binary.tar.gz",
+    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+    md5="c32a1d4ab5d03f1284b67883e8d87530",
+    size=170052171,
 )
 CIFAR10_JPEG_FILES = (
     DataFile("cifar10_train_jpeg.npz", sha256="257652aa70e3786b582075a826126f8b398bac62aa5163a4003c0402115067f2"),
     DataFile("cifar10_test_jpeg.npz", sha256="9ceae94ca2e60b9dff40531ea643d1d618776d53dfbd375a8f530797f1c70fe6"),
 )
+# over plain http: the university does not say that it serves them otherwise; their checksums prove them
 SVHN = "http://ufldl.stanford.edu/housenumbers"
 SVHN_FILES = (
     DataFile("train_32x32.mat", f"{SVHN}/train_32x32.mat", md5="e26dedcc434d2e4c54c9b2d4a06d8373"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from diva.data import get_dataset
+from diva.data.datasets import download
 from diva.data.datasets.download import download_file
 from diva.data.datasets.registry import REGISTRY, DataFile
 from diva.exceptions import DownloadError
@@ -24,6 +25,7 @@ class Site:
     cuts: list[int] = field(default_factory=list)  # bytes after which it breaks off, one for each answer
     understands_range: bool = True
     says_length: bool = True
+    n_sent: int = 0
     ranges: list[str | None] = field(default_factory=list)
     address: str = ""
 
@@ -56,7 +58,12 @@ def site():
                 self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()
             cut = site.cuts.pop(0) if site.cuts else len(content)
-            self.wfile.write(content[start : start + cut])
+            for first in range(start, min(start + cut, len(content)), 10_000):
+                try:
+                    self.wfile.write(content[first : min(first + 10_000, start + cut)])
+                except OSError:  # nobody listens any more
+                    return
+                site.n_sent += 10_000
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -126,6 +133,36 @@ def test_another_file_is_not_kept(site, tmp_path, known):
     with pytest.raises(DownloadError, match=r"is not the published file\.bin: expected"):
         download_file(remote(site, **known), tmp_path / "file.bin")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("says_length", [True, False])
+def test_a_file_that_is_too_large_is_not_fetched_to_its_end(site, tmp_path, says_length):
+    site.files["/file.bin"] = bytes(30_000_000)
+    site.says_length = says_length
+    most = []
+    with pytest.raises(DownloadError, match=r"is not the published file\.bin: expected 700,000 bytes, got [\d,]+"):
+        download_file(
+            remote(site, sha256=SHA256, size=len(CONTENT)), tmp_path / "file.bin", on_progress=lambda done, _: most.append(done)
+        )
+    assert max(most, default=0) <= len(CONTENT)
+    assert site.n_sent < 20_000_000
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_unknown_size_may_not_be_endless(site, tmp_path, monkeypatch):
+    monkeypatch.setattr(download, "LARGEST", 500_000)
+    site.says_length = False
+    with pytest.raises(DownloadError, match="expected at most 500,000 bytes"):
+        download_file(remote(site), tmp_path / "file.bin")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_sets_come_over_https():
+    """But SVHN, whose university is not known to serve it so; a checksum proves what comes over plain http."""
+    files = [file for info in REGISTRY.values() for layout in info.layouts for file in layout.files if file.url]
+    plain = [file for file in files if not file.url.startswith("https://")]
+    assert {file.filename for file in plain} == {"train_32x32.mat", "test_32x32.mat"}
+    assert all(file.has_checksum for file in plain)
 
 
 def test_another_file_leaves_the_old_one(site, tmp_path):
