@@ -22,6 +22,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from diva.atomic import write_atomically
 from diva.data.formats.images import IMAGE_SUFFIXES
+from diva.data.formats.messages import readable
 from diva.data.formats.npy import read_npy
 from diva.exceptions import DataError
 
@@ -77,7 +78,7 @@ def _open_folder(folder: Path) -> ImageSet:
     if not classes:
         raise DataError(f"Expected images ({', '.join(IMAGE_SUFFIXES)}) in {folder} or in folders below it, found none.")
     labels = np.repeat(np.arange(len(classes), dtype=np.int64), [len(paths) for paths in classes.values()])
-    return ImageSet([path for paths in classes.values() for path in paths], labels, tuple(classes))
+    return ImageSet([path for paths in classes.values() for path in paths], labels, tuple(map(readable, classes)))
 
 
 def _images_in(folder: Path) -> list[Path]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from diva.data.formats.files import check_file
+from diva.data.formats.messages import readable
 from diva.data.sources import LoadedData
 from diva.exceptions import DataError
 
@@ -148,7 +149,7 @@ def open_image_folder(folder: Path, files: Sequence[Path], image_size: tuple[int
     if image_size is not None and (len(image_size) != 2 or min(image_size) < 1):
         raise DataError(f"image_size should be a height and a width, got {image_size}.")
     places = [file.relative_to(folder) for file in files]
-    labels = np.array([place.parts[0] for place in places]) if all(len(place.parts) > 1 for place in places) else None
+    labels = np.array([readable(place.parts[0]) for place in places]) if all(len(place.parts) > 1 for place in places) else None
     pictures = Pictures([str(file) for file in files], lambda number: checked(files[number]))
-    sample_names = tuple(str(place).encode("utf-8", "replace").decode() for place in places)  # bytes that are no UTF-8 replaced
+    sample_names = tuple(readable(str(place)) for place in places)
     return LoadedData(ImageSource(pictures, image_size), labels, sample_names=sample_names)

@@ -16,3 +16,8 @@ def listed(names: Sequence[object]) -> str:
     """The first of them."""
     shown = ", ".join(map(repr, names[:8]))
     return shown if len(names) <= 8 else f"{shown} and {len(names) - 8} more"
+
+
+def readable(name: str) -> str:
+    """A name of a file as text that can be written: bytes that are no UTF-8 are replaced."""
+    return name.encode("utf-8", "replace").decode()

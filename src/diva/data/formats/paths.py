@@ -12,7 +12,7 @@ from diva.data.formats.files import check_file, may_not_be_read
 from diva.data.formats.idx import is_idx, open_idx
 from diva.data.formats.images import IMAGE_SUFFIXES, open_image_folder
 from diva.data.formats.labels import whole_numbers
-from diva.data.formats.messages import did_you_mean
+from diva.data.formats.messages import did_you_mean, readable
 from diva.data.formats.npy import open_npy, open_npz
 from diva.data.formats.objects import source_from_object
 from diva.data.formats.tables import csv_table, parquet_table, read_table
@@ -84,7 +84,7 @@ def open_path(
         raise DataError(may_not_be_read(error.filename or place)) from error
     except OSError as error:
         raise DataError(f"{error.filename or place} cannot be read: {error.strerror}. Check the path.") from error
-    return replace(loaded, name=_title(place))
+    return replace(loaded, name=readable(_title(place)))
 
 
 def _title(path: Path) -> str:

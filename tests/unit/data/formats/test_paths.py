@@ -770,6 +770,16 @@ def test_names(tmp_path):
     assert open_path(write_parquet_parts(tmp_path)[0]).name == tmp_path.name
 
 
+def test_names_that_are_not_utf8(tmp_path):
+    folder_of(tmp_path / "cats", PIXELS[:2])
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
+    os.mkdir(folder)
+    os.replace(tmp_path / "cats", os.path.join(folder, os.fsdecode(b"\xe9t\xe9")))
+    opened = open_path(folder)
+    assert (opened.name, *opened.labels) == ("caf?", "?t?", "?t?")
+    assert opened.sample_names == ("?t?/000.png", "?t?/001.png")
+
+
 def test_labels_in_another_encoding(tmp_path):
     path = put("x.csv", b"a,y\n1,\xe9t\xe9\n")(tmp_path)
     with pytest.raises(DataError, match="UTF-8"):
