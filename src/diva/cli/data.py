@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -27,7 +26,7 @@ from rich.text import Text
 
 from diva.cli._errors import for_people
 from diva.data import check_dataset, dataset_info, get_dataset, list_datasets
-from diva.data.datasets.features import extract_features, load_encoder, open_images, write_features
+from diva.data.datasets.features import Features, ImageSet, extract_features, load_encoder, open_images, write_features
 from diva.data.formats.labels import number_classes, read_labels
 from diva.exceptions import DataError
 
@@ -141,6 +140,8 @@ def features_command(
     labels: Annotated[
         Path | None, typer.Option(help="File with the labels, where folders do not give them: .npy or text.")
     ] = None,
+    test: Annotated[Path | None, typer.Option(help="Images that are set apart for testing, as the first.")] = None,
+    test_labels: Annotated[Path | None, typer.Option(help="File with the labels of the images for testing.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Images at a time.")] = 64,
     image_size: Annotated[int, typer.Option(min=1, help="Height and width the encoder is given.")] = 224,
     as_json: AsJson = False,
@@ -148,30 +149,41 @@ def features_command(
     """Make features of images with a frozen network, as for STL-10 and ImageNet-50.
 
     The network gets float32 images (n, 3, size, size) from 0 to 1 and returns one row for each. The file holds X and, where
-    classes are known, y and class_names. Saved as stl10/features.npz in $DIVA_DATA it is the data set stl10.
+    classes are known, y and class_names; with --test also X_test and y_test. Saved as stl10/features.npz in $DIVA_DATA it is
+    the data set stl10.
 
-    Example: diva data features photos --encoder my_encoders:resnet50 --out stl10/features.npz
+    Example: diva data features photos/train --test photos/test --encoder my_encoders:resnet50 --out stl10/features.npz
     """
     with for_people():
         if out.suffix != ".npz":
             raise DataError(f"Expected a file that ends in .npz for --out, got {out.name}.")
-        pictures = open_images(images)
-        y, names = (pictures.labels, pictures.class_names) if labels is None else _read_classes(labels, len(pictures))
+        if test is None and test_labels is not None:
+            raise DataError("--test-labels are those of --test, which is missing. Name the images for testing.")
+        parts = [_open_labelled(images, labels), *([] if test is None else [_open_labelled(test, test_labels)])]
         network = load_encoder(encoder)
-        with _progress("images", (MofNCompleteColumn(),), quiet=as_json) as tell:
-            features = extract_features(pictures, network, batch_size=batch_size, image_size=image_size, on_progress=tell)
-        write_features(out, features, y, names)
+        found = []
+        for part in parts:
+            with _progress("images", (MofNCompleteColumn(),), quiet=as_json) as tell:
+                x = extract_features(part, network, batch_size=batch_size, image_size=image_size, on_progress=tell)
+            found.append(Features(x, part.labels, part.class_names))
+        write_features(out, *found)
+    shapes = [list(part.x.shape) for part in found]
+    y = found[0].labels
     n_classes = None if y is None else len(np.unique(y))
     if as_json:
-        _print_json({"file": str(out), "shape": list(features.shape), "n_classes": n_classes})
+        _print_json({"file": str(out), "shape": shapes[0], "test_shape": shapes[1] if test else None, "n_classes": n_classes})
     else:
         classes = "no labels" if n_classes is None else f"{n_classes} classes"
-        typer.echo(f"{out} holds {features.shape[0]:,} x {features.shape[1]:,} features, {classes}.")
+        rows = " + ".join(f"{shape[0]:,}" for shape in shapes)
+        typer.echo(f"{out} holds {rows} x {shapes[0][1]:,} features, {classes}.")
 
 
-def _read_classes(path: Path, n_images: int) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:
-    """Class numbers from a file, and the names of the classes if it holds words."""
-    labels = read_labels(path)
-    if len(labels) != n_images:
-        raise DataError(f"Expected one label for each of {n_images:,} images, {path.name} has {len(labels):,}.")
-    return number_classes(labels)
+def _open_labelled(path: Path, labels: Path | None) -> ImageSet:
+    """Images with the classes that a file gives them, or else their folders."""
+    images = open_images(path)
+    if labels is None:
+        return images
+    given = read_labels(labels)
+    if len(given) != len(images):
+        raise DataError(f"Expected one label for each of {len(images):,} images, {labels.name} has {len(given):,}.")
+    return ImageSet(images.items, *number_classes(given))

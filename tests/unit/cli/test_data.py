@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from diva.cli.data import _print_rows, _progress, data_app
 from diva.data import load_dataset
-from diva.data.datasets.features import extract_features, open_images, write_features
+from diva.data.datasets.features import Features, extract_features, open_images, write_features
 from diva.data.datasets.registry import REGISTRY
 from diva.exceptions import DataError
 
@@ -99,7 +99,7 @@ def test_get_what_cannot_be_downloaded(place):
     result = run("get", "hhar")
     assert result.exit_code == 1
     assert result.stdout == ""
-    assert str(place / "data" / "hhar" / "HHAR.mat") in result.stderr
+    assert str(place / "data" / "hhar" / "HAR.mat") in result.stderr
     assert result.stderr.count("\n") == 1
 
 
@@ -161,12 +161,56 @@ def test_features_of_folders_are_a_data_set(place):
     assert data.class_names == ("cat", "dog")
 
 
+def test_features_with_a_part_for_testing(place):
+    save_images(place / "train" / "cat", [(255, 0, 0)] * 3)
+    save_images(place / "train" / "dog", [(0, 0, 255)] * 2)
+    save_images(place / "test" / "dog", [(0, 0, 255)])
+    out = place / "data" / "stl10" / "features.npz"
+    arguments = ("--encoder", "tiny_encoders:mean_colour", "--out", out, "--image-size", 4)
+    result = run("features", "train", "--test", "test", *arguments)
+    assert result.exit_code == 0, result.stderr
+    assert "5 + 1 x 3 features, 2 classes" in result.stdout
+    data = load_dataset("stl10")
+    np.testing.assert_allclose(data.test_source.take(np.array([0])), [[0, 0, 1]])
+    assert data.test_labels.tolist() == [1]  # the number that dogs have in training
+    (place / "y.txt").write_text("dog\n")
+    assert json.loads(run("features", "train", "--test", "test", *arguments, "--test-labels", "y.txt", "--json").stdout) == {
+        "file": str(out),
+        "shape": [5, 3],
+        "test_shape": [1, 3],
+        "n_classes": 2,
+    }
+    assert load_dataset("stl10").test_labels.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--test-labels", "y.txt"), "--test, which is missing"),
+        (("--test", "birds"), "got 'bird' as well"),
+        (("--test", "flat"), "or of neither"),
+        (("--test", "flat", "--test-labels", "numbers.txt"), "as words, or as numbers"),
+        (("--test", "flat", "--test-labels", "y.txt"), "one label for each of 2 images, y.txt has 1"),
+    ],
+)
+def test_a_part_for_testing_that_does_not_fit(place, options, expected):
+    save_images(place / "train" / "cat", [(255, 0, 0)] * 3)
+    save_images(place / "birds" / "bird", [(255, 0, 0)])
+    save_images(place / "flat", [(255, 0, 0)] * 2)
+    (place / "y.txt").write_text("cat\n")
+    (place / "numbers.txt").write_text("0\n0\n")
+    result = run("features", "train", *options, "--encoder", "tiny_encoders:mean_colour", "--out", "f.npz", "--image-size", 4)
+    assert result.exit_code == 1
+    assert expected in result.stderr
+    assert not (place / "f.npz").exists()
+
+
 def test_features_of_an_array(place):
     np.save(place / "x.npy", np.full((3, 6, 6), 51, np.uint8))
     np.save(place / "y.npy", np.array([0, 1, 1]))
     arguments = ("features", "x.npy", "--encoder", "tiny_encoders:mean_colour", "--out", "f.npz", "--image-size", 4, "--json")
     result = run(*arguments)
-    assert json.loads(result.stdout) == {"file": "f.npz", "shape": [3, 3], "n_classes": None}
+    assert json.loads(result.stdout) == {"file": "f.npz", "shape": [3, 3], "test_shape": None, "n_classes": None}
     result = run(*arguments, "--labels", "y.npy")
     assert json.loads(result.stdout)["n_classes"] == 2
     with np.load(place / "f.npz") as file:
@@ -235,7 +279,7 @@ def test_failed_write_leaves_nothing(place):
             raise RuntimeError("no array")
 
     with pytest.raises(RuntimeError):
-        write_features(place / "new" / "f.npz", Unwritable())
+        write_features(place / "new" / "f.npz", Features(Unwritable()))
     assert list((place / "new").iterdir()) == []
 
 

@@ -1,7 +1,7 @@
 """Features of images from a frozen network, and the file they are kept in.
 
-The file is an npz with ``X`` (n, features) in float32 and, where labels are known, ``y`` and ``class_names``. It is
-read as ``features.npz`` in the folder ``stl10`` or ``imagenet50``.
+The file is an npz with ``X`` (n, features) in float32 and, where labels are known, ``y`` and ``class_names``; with images for
+testing, also ``X_test`` and ``y_test``. It is read as ``features.npz`` in the folder ``stl10`` or ``imagenet50``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from diva.atomic import write_atomically
 from diva.data.formats.images import IMAGE_SUFFIXES
-from diva.data.formats.messages import readable
+from diva.data.formats.messages import listed, readable
 from diva.data.formats.npy import read_npy
 from diva.exceptions import DataError
 
@@ -149,19 +149,38 @@ def _square(picture: Image.Image, size: int) -> NDArray[np.uint8]:
     return np.asarray(picture.resize((size, size), Image.Resampling.BILINEAR, box=box))
 
 
-def write_features(
-    path: Path,
-    features: NDArray[np.float32],
-    labels: NDArray[np.int64] | None = None,
-    class_names: tuple[str, ...] | None = None,
-) -> None:
-    """Write features to an npz file, which appears only when it is whole."""
-    arrays: dict[str, Any] = {"X": features}
-    if labels is not None:
-        arrays["y"] = labels
-    if class_names is not None:
-        arrays["class_names"] = np.array(class_names)
+@dataclass(frozen=True)
+class Features:
+    """Features of images, with their classes where these are known."""
+
+    x: NDArray[np.float32]  # (n, features)
+    labels: NDArray[np.int64] | None = None  # (n,)
+    class_names: tuple[str, ...] | None = None
+
+
+def write_features(path: Path, train: Features, test: Features | None = None) -> None:
+    """Write features to an npz file, which appears only when it is whole; DataError if test and training do not fit."""
+    found: dict[str, Any] = {"X": train.x, "y": train.labels, "class_names": train.class_names}
+    if test is not None:
+        if test.x.shape[1:] != train.x.shape[1:]:
+            raise DataError(f"Expected {train.x.shape[1]:,} features for testing, as for training, got {test.x.shape[1]:,}.")
+        found |= {"X_test": test.x, "y_test": _numbered_alike(train, test)}
     path.parent.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
+    arrays: dict[str, Any] = {name: np.asarray(values) for name, values in found.items() if values is not None}
     np.savez(buffer, **arrays)
     write_atomically(path, buffer.getvalue())
+
+
+def _numbered_alike(train: Features, test: Features) -> NDArray[np.int64] | None:
+    """Labels for testing, with the numbers that the classes have in training."""
+    if (train.labels is None) != (test.labels is None):
+        raise DataError("Expected classes of the images for training and for testing, or of neither. Give or leave out both.")
+    if test.labels is None or test.class_names == train.class_names:
+        return test.labels
+    if train.class_names is None or test.class_names is None:
+        raise DataError("Expected classes as words, or as numbers, both for training and for testing. Name them alike.")
+    unknown = [name for name in test.class_names if name not in train.class_names]
+    if unknown:
+        raise DataError(f"Expected for testing the classes of the images for training, got {listed(unknown)} as well.")
+    return np.array([train.class_names.index(name) for name in test.class_names])[test.labels]
