@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 import zipfile
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,15 @@ from PIL import Image
 from scipy import sparse
 from scipy.io import loadmat
 
+from diva.data.formats.files import check_unpacked
 from diva.data.formats.idx import open_idx
 from diva.data.formats.npy import open_archive, open_npz
 from diva.data.formats.objects import SparseSource
 from diva.data.sources import ArraySource, LoadedData, Source
 from diva.exceptions import DataError
+
+HAR_TRAIN, HAR_TEST = 7_352, 2_947  # rows, split by persons
+CountTrain = Callable[[int], int]  # from the number of rows to how many of them, the first, are for training
 
 # --- images
 
@@ -110,18 +115,38 @@ def read_sparse(path: Path) -> LoadedData:
     )
 
 
-def read_mat_rows(path: Path) -> LoadedData:
-    """A Matlab file with samples in X and labels in Y, which there count from 1."""
+def read_mat_rows(path: Path, train: CountTrain | None = None) -> LoadedData:
+    """A Matlab file with samples in X and labels in Y, which there count from 1; ``train`` says how many are for training."""
     arrays = read_mat(path, "X", "Y")
     labels = to_labels(arrays["Y"])
     if not len(labels):
         raise DataError(f"Expected labels in Y of {path.name}, it is empty.")
-    return LoadedData(_rows(arrays["X"]), labels - labels.min())
+    return split_rows(arrays["X"], labels - labels.min(), train)
 
 
-def read_npy_rows(x: Path, y: Path) -> LoadedData:
-    """Samples and labels in one npy file each."""
-    return LoadedData(_rows(np.load(x, allow_pickle=False)), to_labels(np.load(y, allow_pickle=False)))
+def read_npy_rows(x: Path, y: Path, train: CountTrain | None = None) -> LoadedData:
+    """Samples and labels in one npy file each; ``train`` says how many are for training."""
+    return split_rows(np.load(x, allow_pickle=False), to_labels(np.load(y, allow_pickle=False)), train)
+
+
+def split_rows(x: Any, y: NDArray[np.int64], train: CountTrain | None) -> LoadedData:
+    """Rows of which the first are for training, the rest for testing; all for training if ``train`` counts all of them."""
+    if x.shape[0] != len(y):
+        raise DataError(f"Expected as many labels as samples, got {len(y):,} labels for {x.shape[0]:,} samples.")
+    n = len(y) if train is None else train(len(y))
+    if n == len(y):
+        return LoadedData(_rows(x), y)
+    return LoadedData(_rows(x[:n]), y[:n], _rows(x[n:]), y[n:])
+
+
+def first_80_percent(n: int) -> int:
+    """Training rows of Reuters-10k, as in the paper."""
+    return n * 4 // 5
+
+
+def har_train(n: int) -> int:
+    """Training rows of the published HAR, which come first; of another set all rows."""
+    return HAR_TRAIN if n == HAR_TRAIN + HAR_TEST else n
 
 
 def _rows(values: Any) -> Source:
@@ -130,10 +155,14 @@ def _rows(values: Any) -> Source:
     return ArraySource(single_precision(values))
 
 
-def read_tensors(x: Path, y: Path, test: tuple[str, str]) -> LoadedData:
-    """Samples and labels as saved torch tensors; those for testing, beside them, are optional."""
-    paths = [x, y, *(x.with_name(name) for name in test)]
-    return _from_arrays(*map(_tensor, paths if all(path.is_file() for path in paths) else (x, y)))
+def read_tensors(x: Path, y: Path) -> LoadedData:
+    """Samples and labels as saved torch tensors; those for testing, called test or val, lie beside them or not."""
+    for part in ("test", "val"):
+        samples = [x.with_name(f"{part}_{data}.pt") for data in ("data", "codes")]
+        labels = x.with_name(f"{part}_labels.pt")
+        if labels.is_file() and (there := [path for path in samples if path.is_file()]):
+            return _from_arrays(*map(_tensor, (x, y, there[0], labels)))
+    return _from_arrays(_tensor(x), _tensor(y))
 
 
 def _tensor(path: Path) -> NDArray[Any]:
@@ -145,17 +174,20 @@ def _tensor(path: Path) -> NDArray[Any]:
 
 
 def read_har(path: Path) -> LoadedData:
-    """The published features of HAR; the training rows first, then the test rows, as one set."""
+    """The published features of HAR, split as published."""
     with zipfile.ZipFile(path) as archive:
 
         def table(name: str, dtype: Any) -> NDArray[Any]:
-            with archive.open(f"UCI HAR Dataset/{name}") as file:
+            member = archive.getinfo(f"UCI HAR Dataset/{name}")
+            check_unpacked(path, member.file_size)
+            with archive.open(member) as file:
                 return np.loadtxt(file, dtype=dtype, ndmin=1)
 
-        x = np.concatenate([table(f"{part}/X_{part}.txt", np.float32) for part in ("train", "test")])
-        y = np.concatenate([table(f"{part}/y_{part}.txt", np.int64) for part in ("train", "test")])
+        x, x_test = (table(f"{part}/X_{part}.txt", np.float32) for part in ("train", "test"))
+        y, y_test = (table(f"{part}/y_{part}.txt", np.int64) - 1 for part in ("train", "test"))
         names = archive.read("UCI HAR Dataset/features.txt").decode().splitlines()
-    return LoadedData(ArraySource(x), y - 1, feature_names=tuple(line.split(maxsplit=1)[1] for line in names if line.strip()))
+    feature_names = tuple(line.split(maxsplit=1)[1] for line in names if line.strip())
+    return LoadedData(ArraySource(x), y, ArraySource(x_test), y_test, feature_names=feature_names)
 
 
 # --- pieces

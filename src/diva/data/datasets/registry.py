@@ -31,6 +31,7 @@ RESEARCH_USE = "research use"
 REUTERS_21578 = "D. Lewis: Reuters-21578; split of A. Cardoso-Cachopo, 2007"
 NOT_REUTERS10K = "Reuters-21578, tf-idf of 2,000 words computed anew; not Reuters-10k"
 DEEPDPM_STL10 = "MoCo features of the DeepDPM project, not ResNet-50"
+VADE_HHAR = "HAR.mat of the VaDE project, which is UCI HAR"
 OWN_FEATURES = "features made with `diva data features`; results depend on the encoder chosen"
 
 
@@ -149,9 +150,9 @@ IMAGENET50_TEST_FILE = DataFile(
 )
 
 
-def _tensors(folder: str, x: str, x_test: str, y_test: str, fidelity: str = AS_PUBLISHED) -> Layout:
-    read = partial(readers.read_tensors, test=(x_test, y_test))
-    return Layout(folder, (DataFile(x), DataFile("train_labels.pt")), read, fidelity)
+def _tensors(folder: str, data: str, fidelity: str = AS_PUBLISHED) -> Layout:
+    """Saved tensors of the DeepDPM project: train_data.pt or train_codes.pt, and for testing those called test or val."""
+    return Layout(folder, (DataFile(f"train_{data}.pt"), DataFile("train_labels.pt")), readers.read_tensors, fidelity)
 
 
 def _text(
@@ -190,13 +191,19 @@ REGISTRY = {
         DatasetInfo(
             "reuters10k",
             "Reuters-10k, news of four topics, tf-idf",
-            "10,000 x 2,000",
+            "8,000 + 2,000 x 2,000",
             4,
             RESEARCH_USE,
             "D. Lewis et al.: RCV1, JMLR 5, 2004; subset of J. Xie et al.: DEC, ICML 2016",
             (
-                Layout("reuters10k", (DataFile("reuters10k.mat"),), readers.read_mat_rows),
-                Layout("reuters10k", (DataFile("x10k.npy"), DataFile("y10k.npy")), readers.read_npy_rows),
+                Layout(
+                    "reuters10k", (DataFile("reuters10k.mat"),), partial(readers.read_mat_rows, train=readers.first_80_percent)
+                ),
+                Layout(
+                    "reuters10k",
+                    (DataFile("x10k.npy"), DataFile("y10k.npy")),
+                    partial(readers.read_npy_rows, train=readers.first_80_percent),
+                ),
             ),
             note="NIST gives out RCV1 on request. "
             "Use reuters10k.mat with rows in X and labels in Y, or x10k.npy and y10k.npy of the VaDE project.",
@@ -204,26 +211,30 @@ REGISTRY = {
         DatasetInfo(
             "hhar",
             "HHAR, activities from phone sensors",
-            "10,200 x 561",
+            "7,352 + 2,947 x 561",
             6,
             "CC BY 4.0",
             "A. Stisen et al.: Smart Devices are Different, SenSys 2015; rows as used by Z. Jiang et al.: VaDE, IJCAI 2017",
-            tuple(Layout("hhar", (DataFile(name),), readers.read_mat_rows) for name in ("HHAR.mat", "hhar.mat")),
-            note="Use an HHAR.mat with rows in X and labels in Y. What the VaDE project calls HHAR are the first "
-            "10,200 rows of its HAR.mat.",
+            tuple(
+                Layout("hhar", (DataFile(name),), partial(readers.read_mat_rows, train=readers.har_train), fidelity)
+                for name, fidelity in (("HAR.mat", VADE_HHAR), ("HHAR.mat", AS_PUBLISHED), ("hhar.mat", AS_PUBLISHED))
+            ),
+            note="Use HAR.mat of the VaDE project, which is UCI HAR and the HHAR of the paper; or an HHAR.mat with rows in "
+            "X and labels in Y.",
         ),
         DatasetInfo(
             "stl10",
             "STL-10, ResNet-50 features",
-            "13,000 x 2,048",
+            "5,000 + 8,000 x 2,048",
             10,
             "none stated; the images come from ImageNet",
             "A. Coates, H. Lee, A. Ng: An Analysis of Single-Layer Networks, AISTATS 2011",
             (
                 Layout("stl10", (DataFile("features.npz"),), readers.read_features, OWN_FEATURES),
-                _tensors("stl10", "train_codes.pt", "val_codes.pt", "val_labels.pt", DEEPDPM_STL10),
+                *(_tensors("stl10", data, DEEPDPM_STL10) for data in ("data", "codes")),
             ),
-            note="Make the features from the images with `diva data features IMAGES --encoder module:function`.",
+            note="Make the features from the images with `diva data features TRAIN --test TEST --encoder module:function`, or "
+            "copy train_codes.pt, train_labels.pt, test_codes.pt and test_labels.pt of the DeepDPM project.",
         ),
         DatasetInfo(
             "imagenet50",
@@ -233,8 +244,7 @@ REGISTRY = {
             "ImageNet terms: non-commercial research",
             "M. Ronen, S. Finder, O. Freifeld: DeepDPM, CVPR 2022; features as K. He et al.: MoCo, CVPR 2020",
             (
-                _tensors("imagenet50", "train_data.pt", "test_data.pt", "test_labels.pt"),
-                _tensors("imagenet50", "train_codes.pt", "val_codes.pt", "val_labels.pt"),
+                *(_tensors("imagenet50", data) for data in ("data", "codes")),
                 Layout("imagenet50", (DataFile("features.npz"),), readers.read_features, OWN_FEATURES),
                 Layout(
                     "imagenet50_moco",
@@ -294,13 +304,13 @@ REGISTRY = {
         DatasetInfo(
             "har",
             "HAR, activities from a phone at the waist",
-            "10,299 x 561",
+            "7,352 + 2,947 x 561",
             6,
             "CC BY 4.0",
             "D. Anguita et al.: A Public Domain Dataset for Human Activity Recognition Using Smartphones, ESANN 2013",
             (
                 Layout("har", (HAR_FILE,), readers.read_har),
-                Layout("har", (DataFile("HAR.mat"),), readers.read_mat_rows),
+                Layout("har", (DataFile("HAR.mat"),), partial(readers.read_mat_rows, train=readers.har_train)),
                 Layout(
                     "har_recomputed",
                     (HAR_RECOMPUTED_FILE,),

@@ -3,6 +3,7 @@ import io
 import os
 import tarfile
 import zipfile
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -147,21 +148,33 @@ def test_svhn_subset(root):
     assert "cropped anew" in data.fidelity
 
 
-@pytest.mark.parametrize("names", [("train_data", "test_data", "test_labels"), ("train_codes", "val_codes", "val_labels")])
-def test_imagenet50_tensors(root, names):
-    folder = root / "imagenet50"
+@pytest.mark.parametrize("name", ["stl10", "imagenet50"])
+@pytest.mark.parametrize("part", ["test", "val"])
+@pytest.mark.parametrize("data", ["data", "codes"])
+def test_tensors_of_deepdpm(root, name, part, data):
+    folder = root / name
     folder.mkdir(parents=True)
     x = torch.randn(4, 8, dtype=torch.float64)
-    torch.save(x, folder / f"{names[0]}.pt")
+    torch.save(x, folder / f"train_{data}.pt")
     torch.save(torch.tensor([0.0, 1.0, 2.0, 2.0]), folder / "train_labels.pt")
-    assert load_dataset("imagenet50").test_source is None
-    torch.save(x[:2], folder / f"{names[1]}.pt")
-    torch.save(torch.tensor([0, 1]), folder / f"{names[2]}.pt")
-    data = load_dataset("imagenet50")
-    assert everything(data.source).dtype == np.float32
-    np.testing.assert_allclose(everything(data.source), x.numpy().astype(np.float32))
-    assert data.labels.tolist() == [0, 1, 2, 2]
-    assert data.test_labels.tolist() == [0, 1]
+    assert load_dataset(name).test_source is None
+    torch.save(x[:2], folder / f"{part}_{data}.pt")
+    torch.save(torch.tensor([0, 1]), folder / f"{part}_labels.pt")
+    loaded = load_dataset(name)
+    assert everything(loaded.source).dtype == np.float32
+    np.testing.assert_allclose(everything(loaded.source), x.numpy().astype(np.float32))
+    assert loaded.labels.tolist() == [0, 1, 2, 2]
+    np.testing.assert_allclose(everything(loaded.test_source), x[:2].numpy().astype(np.float32))
+    assert loaded.test_labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(("train", "test"), [("data", "codes"), ("codes", "data")])
+def test_stl10_as_named_in_two_ways(root, train, test):
+    (root / "stl10").mkdir(parents=True)
+    for file, n in ((f"train_{train}", 5), ("train_labels", 5), (f"test_{test}", 8), ("test_labels", 8)):
+        torch.save(torch.zeros(n) if "labels" in file else torch.zeros(n, 3), root / "stl10" / f"{file}.pt")
+    data = load_dataset("stl10")
+    assert (len(data.source), len(data.test_source)) == (5, 8)
 
 
 class Danger:
@@ -173,11 +186,12 @@ def test_files_that_bring_code_are_refused(root, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (root / "imagenet50").mkdir(parents=True)
     (root / "reuters10k").mkdir(parents=True)
-    for name in ("train_data.pt", "train_labels.pt"):
-        torch.save(Danger(), root / "imagenet50" / name)
+    (root / "stl10").mkdir(parents=True)
+    for name, file in product(("imagenet50", "stl10"), ("train_data.pt", "train_labels.pt")):
+        torch.save(Danger(), root / name / file)
     for name in ("x10k.npy", "y10k.npy"):
         np.save(root / "reuters10k" / name, np.array([Danger()], object), allow_pickle=True)
-    for name in ("imagenet50", "reuters10k"):
+    for name in ("imagenet50", "stl10", "reuters10k"):
         with pytest.raises(DataError, match="cannot be read"):
             load_dataset(name)
     assert not (tmp_path / "should_not_be_made").exists()
@@ -200,26 +214,58 @@ def test_validation_part_of_imagenet50(root):
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
-@pytest.mark.parametrize(("name", "filename"), [("reuters10k", "reuters10k.mat"), ("hhar", "HHAR.mat"), ("har", "HAR.mat")])
-def test_matlab_rows(root, name, filename, make):
+@pytest.mark.parametrize(
+    ("name", "filename", "n_test"),
+    [("reuters10k", "reuters10k.mat", 1), ("hhar", "HAR.mat", 0), ("hhar", "HHAR.mat", 0), ("har", "HAR.mat", 0)],
+)
+def test_matlab_rows(root, name, filename, n_test, make):
     (root / name).mkdir(parents=True)
-    x = RNG.random((4, 6))
-    savemat(root / name / filename, {"X": make(x), "Y": np.array([[1, 2, 2, 1]])})
+    x = RNG.random((5, 6))
+    savemat(root / name / filename, {"X": make(x), "Y": np.array([[1, 2, 2, 1, 3]])})
     data = load_dataset(name)
-    np.testing.assert_allclose(everything(data.source), x.astype(np.float32))
-    assert data.labels.tolist() == [0, 1, 1, 0]
+    n = 5 - n_test
+    np.testing.assert_allclose(everything(data.source), x[:n].astype(np.float32))
+    assert data.labels.tolist() == [0, 1, 1, 0, 2][:n]
+    if n_test:
+        np.testing.assert_allclose(everything(data.test_source), x[n:].astype(np.float32))
+        assert data.test_labels.tolist() == [2]
+    else:
+        assert data.test_source is None
+
+
+@pytest.mark.parametrize("name", ["har", "hhar"])
+def test_har_of_vade_is_split_as_published(root, name):
+    (root / name).mkdir(parents=True)
+    x = np.arange(10_299.0)[:, None]
+    savemat(root / name / "HAR.mat", {"X": x, "Y": 1 + x.T % 6})
+    data = load_dataset(name)
+    assert (len(data.source), len(data.test_source)) == (7_352, 2_947)
+    assert data.test_source.take(np.array([0])).item() == 7_352
+    assert data.test_labels[0] == 7_352 % 6
+    assert ("VaDE" in data.fidelity) == (name == "hhar")
+
+
+def test_labels_of_rows_that_do_not_fit(root):
+    (root / "hhar").mkdir(parents=True)
+    savemat(root / "hhar" / "HAR.mat", {"X": np.ones((3, 2)), "Y": np.ones((1, 4))})
+    with pytest.raises(DataError, match="4 labels for 3 samples"):
+        load_dataset("hhar")
 
 
 def test_reuters10k_npy(root):
+    """The first 80 % are for training."""
     (root / "reuters10k").mkdir(parents=True)
-    np.save(root / "reuters10k" / "x10k.npy", np.ones((4, 6)))
-    np.save(root / "reuters10k" / "y10k.npy", np.array([3, 2, 1, 0]))
+    np.save(root / "reuters10k" / "x10k.npy", np.arange(10.0)[:, None] * np.ones(6))
+    np.save(root / "reuters10k" / "y10k.npy", np.array([3, 2, 1, 0, 3, 2, 1, 0, 3, 2]))
     data = load_dataset("reuters10k")
     assert data.source.item_shape == (6,)
-    assert data.labels.tolist() == [3, 2, 1, 0]
+    assert data.labels.tolist() == [3, 2, 1, 0, 3, 2, 1, 0]
+    assert everything(data.test_source)[:, 0].tolist() == [8, 9]
+    assert data.test_labels.tolist() == [3, 2]
 
 
 def test_har_archive(root):
+    """Split as published."""
     (root / "har").mkdir(parents=True)
     with zipfile.ZipFile(root / "har" / "UCI HAR Dataset.zip", "w") as archive:
         archive.writestr("UCI HAR Dataset/features.txt", "1 tBodyAcc-mean()-X\n2 tBodyAcc-mean()-Y\n")
@@ -227,8 +273,9 @@ def test_har_archive(root):
             archive.writestr(f"UCI HAR Dataset/{part}/X_{part}.txt", rows)
             archive.writestr(f"UCI HAR Dataset/{part}/y_{part}.txt", "1\n6\n")
     data = load_dataset("har")
-    np.testing.assert_allclose(everything(data.source), [[0.5, -0.1], [1, 0], [0.25, 0.125], [0, 0]])
-    assert data.labels.tolist() == [0, 5, 0, 5]
+    np.testing.assert_allclose(everything(data.source), [[0.5, -0.1], [1, 0]])
+    np.testing.assert_allclose(everything(data.test_source), [[0.25, 0.125], [0, 0]])
+    assert data.labels.tolist() == data.test_labels.tolist() == [0, 5]
     assert data.feature_names == ("tBodyAcc-mean()-X", "tBodyAcc-mean()-Y")
     assert data.class_names[5] == "laying"
 
@@ -420,7 +467,7 @@ def test_get_what_needs_no_download(root):
     assert get_dataset("gaussians-3") == []
     with pytest.raises(DownloadError, match="cannot be downloaded automatically") as caught:
         get_dataset("hhar")
-    assert str(root / "hhar" / "HHAR.mat") in str(caught.value)
+    assert str(root / "hhar" / "HAR.mat") in str(caught.value)
     write_sparse(root / "reuters_r8" / "reuters_r8_tfidf2000.npz")
     assert get_dataset("reuters_r8") == [root / "reuters_r8" / "reuters_r8_tfidf2000.npz"]
 
