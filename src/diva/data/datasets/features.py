@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from diva.atomic import write_atomically
-from diva.data.formats.images import IMAGE_SUFFIXES
+from diva.data.formats.images import FORMATS, IMAGE_SUFFIXES
 from diva.data.formats.messages import listed, readable
 from diva.data.formats.npy import read_npy
 from diva.exceptions import DataError
@@ -44,7 +44,7 @@ class ImageSet:
         if not isinstance(item, Path):
             return Image.fromarray(np.ascontiguousarray(item)).convert("RGB")
         try:
-            with Image.open(item) as image:
+            with Image.open(item, formats=FORMATS) as image:
                 return ImageOps.exif_transpose(image).convert("RGB")
         except (OSError, UnidentifiedImageError) as error:
             raise DataError(f"{item} cannot be read as an image: {error}. Repair or remove it.") from error

@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from diva.data.formats.files import check_file
+from diva.data.formats.files import check_file, check_unpacked
 from diva.data.formats.messages import readable
 from diva.data.sources import LoadedData
 from diva.exceptions import DataError
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff")
 MEMORY_BYTES = 1 << 29  # up to here decoded images are kept
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF")  # whatever the name says; others may start programs
 GREY = ("1", "L", "LA", "La")
 DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")  # more than 256 levels
 ORIENTATION = 0x0112  # in the notes of a camera
@@ -92,7 +93,10 @@ def _opened(pictures: Pictures, number: int) -> Iterator[Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of notes and metadata that nobody reads here
-            with Image.open(pictures.open(number)) as image:
+            file = pictures.open(number)
+            with Image.open(file, formats=FORMATS) as image:
+                if isinstance(file, Path):
+                    check_unpacked(file, image.width * image.height * len(image.getbands()))
                 yield image
     except (MemoryError, PermissionError, DataError):
         raise

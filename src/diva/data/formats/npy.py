@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import lzma
 import math
 import re
 import struct
@@ -38,8 +39,8 @@ INDEX_PARTS: dict[str, tuple[str, ...]] = {  # of a sparse matrix, by its format
     "dia": ("offsets",),
 }
 DAMAGED = (  # what numpy, scipy and zipfile raise when a file is not what it should be
-    *(OSError, EOFError, ValueError, TypeError, LookupError, OverflowError, RecursionError, SyntaxError, NotImplementedError),
-    *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError),
+    *(OSError, EOFError, ValueError, TypeError, LookupError, OverflowError, RuntimeError, SyntaxError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError),
 )
 
 

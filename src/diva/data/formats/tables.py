@@ -28,6 +28,7 @@ from diva.exceptions import DataError, NoSamplesError
 
 HEAD_BYTES = 1 << 20  # of a CSV file, to see what its columns are
 WIDEST_BYTES = 1 << 25  # of the first two lines, if those are longer
+MOST_COLUMNS = 1_000_000
 LABEL_LENGTH = 1000  # characters of a label
 MISSING = ("", "NA", "N/A", "null", "NULL")
 READ_BUFFER = 1 << 16
@@ -184,7 +185,7 @@ def csv_table(path: Path, label_column: str | None = None) -> Table:
     check_file(path)
     head = _head_of(path)
     delimiter = "\t" if ".tsv" in path.name.lower() else _delimiter(head)
-    lines = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter)
+    lines = csv.reader(_lines(path, head, delimiter), delimiter=delimiter)
     try:
         first = next(lines, [])
         n_lines = lines.line_num  # a name may go over several
@@ -279,6 +280,16 @@ def _head_of(path: Path) -> str:
     if "\0" in text:
         raise DataError(f"Expected a table as text, but {path} is of another kind.")
     return text
+
+
+def _lines(path: Path, head: str, delimiter: str) -> Iterator[str]:
+    """Lines of two rows, as long as they have a number of cells that can be columns."""
+    n_cells = 0
+    for line in io.StringIO(head, newline=""):
+        n_cells += line.count(delimiter) + 1
+        if n_cells > 2 * MOST_COLUMNS:
+            raise DataError(f"Expected at most {MOST_COLUMNS:,} columns in {path}, got more. Check its line ends and quotes.")
+        yield line
 
 
 def _delimiter(head: str) -> str:
