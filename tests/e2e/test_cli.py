@@ -530,8 +530,8 @@ BAD: dict[str, tuple[Callable[[], Any], list[str], int, str]] = {
     "seed below 0": (rows, ["fit", "rows.npy", "--random-state", "-1"], 2, "--random-state should be"),
     "standard input": (nothing, ["fit", "-"], 2, "standard input"),
     "out without a name": (rows, ["fit", "rows.npy", "--out", ""], 2, "--out"),
-    "key of no npz": (rows, ["fit", "rows.npy", "--key", "x"], 2, "--key"),
-    "image size of rows": (rows, ["fit", "rows.npy", "--image-size", "8,8"], 2, "folders of images"),
+    "key of no npz": (rows, ["fit", "rows.npy", "--key", "x"], 2, "rows.npy is not"),
+    "image size of rows": (rows, ["fit", "rows.npy", "--image-size", "8,8"], 2, "rows.npy is not"),
     "labels given twice": (csv_here, ["fit", "rows.csv", "--labels", "a.npy", "--label-column", "f0"], 2, "not both"),
     "labels to learn from": (csv_here, ["fit", "rows.csv", "--columns", "f0,f1", "--label-column", "f1"], 2, "label column"),
     "a label is missing": (rows_and("l.txt", "a\n\nb\n"), ["fit", "rows.npy", "--labels", "l.txt"], 1, "Label 2"),
@@ -555,7 +555,7 @@ BAD: dict[str, tuple[Callable[[], Any], list[str], int, str]] = {
     "sample of no cluster": (finished_run, ["sample", "run", "--cluster", "99"], 2, "one of 0"),
     "sample of rows as a picture": (finished_run, ["sample", "run", "--out", "a.png"], 2, r"\.npy or \.csv"),
     "report without a run": (nothing, ["report", "run"], 2, "no run folder"),
-    "test part of a file": (rows, ["fit", "rows.npy", "--split", "test"], 2, "--split"),
+    "test part of a file": (rows, ["fit", "rows.npy", "--split", "test"], 2, "rows.npy;"),
     "columns of a data set": (nothing, ["fit", "digits", "--columns", "a"], 2, "--columns"),
 }
 

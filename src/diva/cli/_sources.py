@@ -72,7 +72,8 @@ def open_spec(spec: SourceSpec) -> LoadedData:
         data = replace(data, labels=read_labels(spec.labels))
     if data.labels is not None and len(data.labels) != len(data.source):
         raise UsageError(
-            f"There are {len(data.source):,} samples but {len(data.labels):,} labels. Pass one label for each sample."
+            f"There are {len(data.source):,} samples but {len(data.labels):,} labels in {spec.labels or spec.source}. Pass one "
+            "label for each sample."
         )
     return data.first(spec.limit)
 
@@ -91,11 +92,11 @@ def _open_named(spec: SourceSpec) -> LoadedData:
 
 def _open_file(spec: SourceSpec) -> LoadedData:
     if spec.split == "test":
-        raise UsageError("--split is for data sets that have a test part; name the file you mean instead.")
+        raise UsageError(f"--split is for data sets that have a test part, not for {spec.source}; name the file you mean.")
     if spec.key is not None and not spec.source.endswith(".npz"):
-        raise UsageError("--key names an array of an .npz file, which this is not. Leave it out.")
+        raise UsageError(f"--key names an array of an .npz file, which {spec.source} is not. Leave it out.")
     if spec.image_size is not None and (not Path(spec.source).is_dir() or is_table(spec.source)):
-        raise UsageError("--image-size is for folders of images, which this is not. Resize arrays of images yourself.")
+        raise UsageError(f"--image-size is for folders of images, which {spec.source} is not. Resize arrays yourself.")
     if spec.label_column is not None and spec.label_column in (spec.columns or ()):
         raise UsageError(f"{spec.label_column!r} is the label column, so it cannot be learnt from. Leave it out of --columns.")
     return open_path(

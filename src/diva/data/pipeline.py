@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.data.scaling import Samples, Scaling, check_range, check_shape, scaling_for
-from diva.data.sources import Check, Source, parts_of
+from diva.data.sources import Check, Source, name_of, parts_of
 from diva.data.validate import FiniteCheck, open_samples
 
 WIDEST_PCA = 10_000  # features: their covariance is held in memory
@@ -107,7 +107,7 @@ class InputPipeline:
         """
         source = open_samples(estimator, X, reset=True)
         item_shape = source.item_shape
-        checks: tuple[Check, ...] = (FiniteCheck(type(estimator).__name__),)
+        checks: tuple[Check, ...] = (FiniteCheck(type(estimator).__name__, name_of(source)),)
         preparation = fit_preparation(source, *checks, tfidf=tfidf, n_axes=n_axes)
         if preparation is not None:
             source, checks = PreparedSource(source, preparation), ()
@@ -118,7 +118,7 @@ class InputPipeline:
         """New samples, checked against those of the fit in one pass."""
         source = open_samples(estimator, X, reset=False)
         check_shape(source, self.item_shape, self.scaling)
-        check_range(source, self.scaling, FiniteCheck(type(estimator).__name__))
+        check_range(source, self.scaling, FiniteCheck(type(estimator).__name__, name_of(source)))
         return Samples(source if self.preparation is None else PreparedSource(source, self.preparation), self.scaling)
 
     @property

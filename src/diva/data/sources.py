@@ -37,6 +37,7 @@ class ArraySource:
     """Samples along the first axis of an array, in memory or mapped from a file."""
 
     values: NDArray[Any]
+    name: str = ""  # of the file, for messages
 
     def __len__(self) -> int:
         return len(self.values)
@@ -87,6 +88,11 @@ class PartOfSource:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    @property
+    def name(self) -> str:
+        """Of the file, for messages."""
+        return name_of(self.whole)
 
     @property
     def item_shape(self) -> tuple[int, ...]:  # noqa: D102
@@ -177,6 +183,11 @@ class LoadedData:
             labels=None if self.labels is None else self.labels[:n],
             sample_names=None if self.sample_names is None else self.sample_names[:n],
         )
+
+
+def name_of(source: Source) -> str:
+    """The file that samples came from, for messages; nothing where it is not known."""
+    return getattr(source, "name", "")
 
 
 def parts_of(source: Source, *checks: Check) -> Iterator[NDArray[Any]]:

@@ -16,7 +16,7 @@ from diva.data.datasets.load import load_dataset
 from diva.data.datasets.registry import is_name
 from diva.data.formats.objects import check_frame, source_from_object
 from diva.data.formats.paths import open_path
-from diva.data.sources import ArraySource, DatasetSource, Source
+from diva.data.sources import ArraySource, DatasetSource, Source, name_of
 
 DTYPES = [np.float64, np.float32, np.uint8]  # others are converted to the first
 HIGHEST = 1e30  # beyond, squares overflow in float32
@@ -45,8 +45,9 @@ def open_samples(estimator: Any, X: Any, *, reset: bool) -> Source:
 class FiniteCheck:
     """Raises ValueError when it is shown NaN, infinity or numbers whose squares would overflow."""
 
-    def __init__(self, reader: str) -> None:
+    def __init__(self, reader: str, name: str = "") -> None:
         self._reader = reader  # who does not accept them, for the message
+        self._name = name or "Input X"  # what contains them
         self._n_samples = 0
 
     def __call__(self, part: NDArray[Any]) -> None:
@@ -60,7 +61,7 @@ class FiniteCheck:
                 value = flat[row, number]
                 found = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}, too large to square"
                 raise ValueError(
-                    f"Input X contains {found} (sample {self._n_samples + row}, number {number}). {self._reader} does not "
+                    f"{self._name} contains {found} (sample {self._n_samples + row}, number {number}). {self._reader} does not "
                     "accept missing, infinite or huge values: drop, impute or rescale them first."
                 )
         self._n_samples += len(part)
@@ -132,7 +133,8 @@ def _check_source(source: Source, n_least: int) -> None:
         if 0 in shape or len(source) < n_least:
             raise ValueError(f"Found array with shape {shape} while a minimum of {n_least} images is required.")
     if len(source) < n_least:
-        raise ValueError(f"Found {len(source)} samples while a minimum of {n_least} is required.")
+        where = f" in {name_of(source)}" if name_of(source) else ""
+        raise ValueError(f"Found {len(source)} samples{where} while a minimum of {n_least} is required.")
 
 
 def _check_channels_last(shape: tuple[int, ...]) -> None:

@@ -64,7 +64,7 @@ def _read(path: Path) -> Source:
                 check_unpacked(path, n_bytes)
             elif n_bytes > path.stat().st_size:
                 raise EOFError
-            source = spooled_bytes(file.read, shape, dtype)
+            source = spooled_bytes(file.read, shape, dtype, str(path))
             if file.read(1):
                 raise DataError(f"Expected {shape[0]} samples in {path}, as it says itself, got more. {advice}")
     except (DataError, PermissionError):

@@ -46,7 +46,7 @@ DAMAGED = (  # what numpy, scipy and zipfile raise when a file is not what it sh
 
 def open_npy(path: Path) -> LoadedData:
     """Samples in an array, mapped from the file."""
-    return LoadedData(ArraySource(read_npy(path)))
+    return LoadedData(ArraySource(read_npy(path), str(path)))
 
 
 def read_npy(path: Path) -> NDArray[Any]:
@@ -170,7 +170,7 @@ def open_npz(path: Path, key: str | None = None) -> LoadedData:
     with open_archive(path) as archive:
         is_sparse = any(names <= set(archive.heads) for names in SPARSE_NAMES)
         if is_sparse and key is None:
-            source: Source = SparseSource(read_sparse_rows(archive))
+            source: Source = SparseSource(read_sparse_rows(archive), str(path))
             return LoadedData(source, _labels(archive, None, len(source)))
         chosen = _choose(path, archive.heads, key)
         source = _member(archive, chosen)
@@ -202,9 +202,10 @@ def _member(archive: Archive, name: str) -> Source:
     head = archive.heads[name]
     check_array(head.shape, head.dtype, f"{name!r} of {archive.path}")
     if head.n_bytes <= MEMORY_BYTES:
-        return ArraySource(archive.read(name))
+        return ArraySource(archive.read(name), str(archive.path))
     with archive.numbers_of(name) as read:
-        return (spooled_columns if head.fortran_order else spooled_bytes)(read, head.shape, head.dtype)
+        spool = spooled_columns if head.fortran_order else spooled_bytes
+        return spool(read, head.shape, head.dtype, str(archive.path))
 
 
 def read_sparse_rows(archive: Archive) -> Any:

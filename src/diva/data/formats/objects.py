@@ -51,7 +51,7 @@ def _is_from(data: Any, library: str) -> bool:
 class SparseSource:
     """Rows of a sparse matrix or array of scipy, made dense when they are asked for."""
 
-    def __init__(self, rows: Any) -> None:
+    def __init__(self, rows: Any, name: str = "") -> None:
         if rows.ndim != 2:
             raise DataError(f"Expected a sparse matrix of shape (n_samples, n_features), got shape {rows.shape}.")
         if rows.dtype.kind not in "fuib":
@@ -59,6 +59,7 @@ class SparseSource:
         self._rows = sparse.csr_array(rows)
         self._dtype = common_dtype([rows.dtype])
         self.item_shape = (int(rows.shape[1]),)
+        self.name = name  # of the file, for messages
 
     def __len__(self) -> int:
         return int(self._rows.shape[0])

@@ -28,6 +28,7 @@ class StoredSource(ABC):
         self.n_samples = n_samples
         self.item_shape = item_shape
         self.dtype = np.dtype(dtype)
+        self.name = ""  # of the file, for messages
 
     def __len__(self) -> int:
         return self.n_samples
@@ -91,8 +92,8 @@ class SpooledSource(StoredSource):
         return int(self._file.readinto(view))
 
 
-def spooled(blocks: Iterable[NDArray[Any]], item_shape: tuple[int, ...], dtype: DTypeLike) -> Source:
-    """Blocks of samples, (m, *item_shape) each, as a source."""
+def spooled(blocks: Iterable[NDArray[Any]], item_shape: tuple[int, ...], dtype: DTypeLike, name: str = "") -> Source:
+    """Blocks of samples, (m, *item_shape) each, as a source; ``name`` is that of the file, for messages."""
     kept: list[NDArray[Any]] = []
     stored: SpooledSource | None = None
     n_bytes = 0
@@ -105,6 +106,7 @@ def spooled(blocks: Iterable[NDArray[Any]], item_shape: tuple[int, ...], dtype: 
             while kept:
                 stored.append(kept.pop(0))
     if stored is not None:
+        stored.name = name
         return stored
     values = np.empty((sum(map(len, kept)), *item_shape), dtype=dtype)
     first = 0
@@ -112,10 +114,10 @@ def spooled(blocks: Iterable[NDArray[Any]], item_shape: tuple[int, ...], dtype: 
         block = kept.pop(0)
         values[first : first + len(block)] = block
         first += len(block)
-    return ArraySource(values)
+    return ArraySource(values, name)
 
 
-def spooled_bytes(read: Callable[[int], bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Source:
+def spooled_bytes(read: Callable[[int], bytes], shape: tuple[int, ...], dtype: np.dtype[Any], name: str = "") -> Source:
     """An array as a source, from a function that reads so many of its bytes; raises EOFError if they end too soon."""
     item_bytes = math.prod(shape[1:]) * dtype.itemsize
     rows = max(1, BLOCK_BYTES // max(1, item_bytes))
@@ -128,10 +130,10 @@ def spooled_bytes(read: Callable[[int], bytes], shape: tuple[int, ...], dtype: n
                 raise EOFError(f"{n * item_bytes - len(content)} bytes are missing")
             yield np.frombuffer(content, dtype).reshape(n, *shape[1:])
 
-    return spooled(blocks(), shape[1:], dtype.newbyteorder("="))
+    return spooled(blocks(), shape[1:], dtype.newbyteorder("="), name)
 
 
-def spooled_columns(read: Callable[[int], bytes], shape: tuple[int, ...], dtype: np.dtype[Any]) -> Source:
+def spooled_columns(read: Callable[[int], bytes], shape: tuple[int, ...], dtype: np.dtype[Any], name: str = "") -> Source:
     """An array in Fortran order as a source: its numbers go to a temporary file, from which samples are gathered."""
     n_samples, n_columns = shape[0], math.prod(shape[1:])
     numbers = SpooledSource((), dtype)
@@ -150,7 +152,7 @@ def spooled_columns(read: Callable[[int], bytes], shape: tuple[int, ...], dtype:
         if len(content := read(wanted)) < wanted:
             raise EOFError(f"{wanted - len(content)} bytes are missing")
         numbers.append(np.frombuffer(content, dtype))
-    return spooled(blocks(), shape[1:], dtype.newbyteorder("="))
+    return spooled(blocks(), shape[1:], dtype.newbyteorder("="), name)
 
 
 def _bytes_of(values: NDArray[Any]) -> memoryview:

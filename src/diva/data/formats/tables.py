@@ -74,7 +74,7 @@ def read_table(table: Table, columns: Sequence[str] | None = None, label_column:
             n_rows += batch.num_rows
             yield block
 
-    source = spooled(blocks(), (sum(widths),), dtype)
+    source = spooled(blocks(), (sum(widths),), dtype, table.name)
     pa.default_memory_pool().release_unused()  # it would keep what it needed for reading
     feature_names = tuple(
         name if width == 1 else f"{name}[{i}]" for name, width in zip(names, widths, strict=True) for i in range(width)

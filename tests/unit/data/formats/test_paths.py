@@ -870,6 +870,33 @@ def test_images_in_a_file_are_checked_like_images_in_memory(tmp_path):
         InputPipeline.fit(Model(), npy_of(np.array([[0.0, 0, 0], [0, 0, np.nan]]))(tmp_path))
 
 
+HOLES = np.array([[0.0, 0, 0], [0, 0, np.nan]])
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        npy_of(HOLES),
+        saved("x.npz", X=HOLES),
+        saved("x.npz", X=np.asfortranarray(HOLES)),
+        lambda path: sparse.save_npz(path / "x.npz", sparse.csr_array(HOLES)) or path / "x.npz",
+        put("x.idx", idx(HOLES.astype(">f8"), 0x0E)),
+    ],
+    ids=["npy", "npz", "columns", "sparse", "idx"],
+)
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_the_file_with_a_hole_is_named(write, in_memory, tmp_path, monkeypatch):
+    if not in_memory:
+        monkeypatch.setattr(spool, "MEMORY_BYTES", 1)
+        monkeypatch.setattr(npy, "MEMORY_BYTES", 1)
+    data = open_path(write(tmp_path))
+    for source in (data.source, data.first(2).source):
+        with pytest.raises(ValueError, match=r"/x\.(npy|npz|idx) contains NaN \(sample 1, number 2\)"):
+            InputPipeline.fit(Model(), source)
+    with pytest.raises(ValueError, match=r"Found 1 samples in .*/x\.(npy|npz|idx) while a minimum of 2"):
+        InputPipeline.fit(Model(), data.first(1).source)
+
+
 def test_a_word_that_is_no_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="nowhere-to-be-found"):
