@@ -36,14 +36,25 @@ def for_people() -> Iterator[None]:
     except BrokenPipeError:
         raise typer.Exit(0) from None  # the reader of our output has enough
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        advice = " The disk is full: free some space, then run the same command again." if full else ""
+        how = " ".join(getattr(error, "__notes__", ()))
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            how = f"The disk is full: free some space. {how or 'Then run the same command again.'}"
         message = str(error.strerror or error)
         if error.filename is not None and str(error.filename) not in message:
             message = f"{error.filename}: {message}"
-        raise _exit(f"{message.rstrip('.')}.{advice}", FAILURE) from None
+        raise _exit(f"{message.rstrip('.')}. {how}", FAILURE) from None
     except (ValueError, ArithmeticError, RuntimeError, TypeError, MemoryError, ImportError) as error:
         raise _exit(error, FAILURE) from None
+
+
+@contextmanager
+def saying(how_to_go_on: Callable[[], str]) -> Iterator[None]:
+    """Add to an error of the system how to go on when its cause is gone."""
+    try:
+        yield
+    except OSError as error:
+        error.add_note(how_to_go_on())
+        raise
 
 
 @contextmanager

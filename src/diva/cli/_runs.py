@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
 from diva.cli._errors import UsageError
 from diva.cli._sources import SOURCE_FILE, SourceSpec
 from diva.data.formats.paths import is_table
+from diva.exceptions import RunBusyError
 from diva.models.base import DeepClusterer
 from diva.report.page import REPORT
 from diva.report.projection import PROJECTION
@@ -27,52 +29,90 @@ REPLACED = ".replaced"  # where an old run waits until the new one has something
 MADE = (CHECKPOINT, CONFIG, HISTORY, MODEL, RESULTS, SNAPSHOT, SOURCE_FILE, REPORT, PROJECTION, STREAM, PREDICTING)
 
 
-def new_run(out: Path | None, name: str, overwrite: bool) -> Path:
-    """Folder of a new run: the one asked for, or the next free one under ``runs``; raises UsageError if it is taken."""
-    if out is None:
-        names = itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2)))
-        return next(folder for each in names if not (folder := RUNS / each).exists())
+@contextmanager
+def new_run(out: Path | None, name: str, overwrite: bool) -> Iterator[Path]:
+    """Folder of a new run, which other processes are kept out of: the one asked for, or the next free one under ``runs``.
+
+    The files of an old run are put aside; they are gone when the new one has a checkpoint, and back if it never gets there.
+    Raises UsageError if the folder is taken, RunBusyError if another process works in it.
+    """
+    with ExitStack() as held:
+        run = _next_free(name, held) if out is None else _checked(out)
+        if out is not None:
+            held.enter_context(RunFolder(run).locked(lend=True))
+        settle(run)
+        _check_free(run, overwrite)
+        if is_abandoned(run):  # a resumed run should not take its source for that of the new one
+            (run / SOURCE_FILE).unlink(missing_ok=True)
+        held.enter_context(_replacing(run))
+        yield run
+
+
+def _next_free(name: str, held: ExitStack) -> Path:
+    for each in itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2))):
+        if not (run := RUNS / each).exists():
+            with suppress(RunBusyError):  # another process was faster: the next one
+                held.enter_context(RunFolder(run).locked(lend=True))
+                return run
+    raise AssertionError  # there is always a next one
+
+
+def _checked(out: Path) -> Path:
     if str(out) in ("", "."):
         raise UsageError("--out should be a folder of its own for the run, not the current one.")
     if out.exists() and not out.is_dir():
         raise UsageError(f"{str(out)!r} is a file; --out should be the folder of a run.")
-    there = [made for made in MADE if (out / made).exists()]
-    if there and not overwrite:
-        if CHECKPOINT not in there and MODEL not in there:
-            raise UsageError(f"{str(out)!r} holds a {there[0]!r}, which a run would replace. Choose another folder for --out.")
-        is_complete = MODEL in there and SNAPSHOT in there
-        how = "Choose another folder" if is_complete else f"Go on with `diva resume {out}`"
-        raise UsageError(f"{str(out)!r} already holds a run. {how}, or pass --overwrite.")
     return out
 
 
+def _check_free(run: Path, overwrite: bool) -> None:
+    there = [made for made in MADE if (run / made).exists()]
+    if not there or overwrite or is_abandoned(run):
+        return
+    if CHECKPOINT not in there and MODEL not in there:
+        raise UsageError(f"{str(run)!r} holds a {there[0]!r}, which a run would replace. Choose another folder for --out.")
+    is_complete = MODEL in there and SNAPSHOT in there
+    how = "Choose another folder" if is_complete else f"Go on with `diva resume {run}`"
+    raise UsageError(f"{str(run)!r} already holds a run. {how}, or pass --overwrite.")
+
+
+def is_abandoned(run: Path) -> bool:
+    """Whether a folder holds the beginning of a run and no more: it ended before its first checkpoint."""
+    there = {made for made in MADE if (run / made).exists()}
+    if not {CONFIG} <= there <= {CONFIG, SOURCE_FILE}:
+        return False
+    try:
+        config = json.loads((run / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(config, dict) and {"version", "model", "params"} <= config.keys()
+
+
 @contextmanager
-def replacing(run: Path) -> Iterator[None]:
-    """Put the files of an old run aside; they are gone when the new one has a checkpoint, and back if it never gets there."""
-    aside = run / REPLACED
-    if aside.exists() and not (run / CHECKPOINT).exists():  # a process was killed in between
-        _put_back(aside)
-    if not any((run / made).exists() for made in MADE):
+def _replacing(run: Path) -> Iterator[None]:
+    old = [made for made in MADE if (run / made).exists()]
+    if not old or is_abandoned(run):
         yield
         return
-    with RunFolder(run).locked():
-        shutil.rmtree(aside, ignore_errors=True)  # a process was killed when it had put the new run in place
-        aside.mkdir()
-        for made in MADE:
-            if (run / made).exists():
-                (run / made).replace(aside / made)
+    aside = run / REPLACED
     try:
+        aside.mkdir()
+        for made in old:  # the checkpoint first: without it, the old run comes back
+            (run / made).replace(aside / made)
         yield
     finally:
-        if not (run / CHECKPOINT).exists():
-            _put_back(aside)
-        shutil.rmtree(aside, ignore_errors=True)
+        settle(run)
 
 
-def _put_back(aside: Path) -> None:
-    for old in aside.iterdir():
-        old.replace(aside.parent / old.name)
-    aside.rmdir()
+def settle(run: Path) -> None:
+    """End the replacing of a run, also of a killed process: the new one stays if it has a checkpoint, else the old one."""
+    aside = run / REPLACED
+    if not aside.exists():
+        return
+    if not (run / CHECKPOINT).exists():
+        for old in sorted(aside.iterdir(), key=lambda path: path.name == CHECKPOINT):  # last: then the old run is whole
+            old.replace(run / old.name)
+    shutil.rmtree(aside)
 
 
 def open_model(run: Path) -> DeepClusterer:
@@ -99,6 +139,9 @@ def check_finished(run: Path) -> None:
     """Raise UsageError unless a folder holds a run with a fitted model."""
     if not run.exists():
         raise UsageError(f"There is no run folder {str(run)!r}. Make one with `diva fit SOURCE --out {run}`.")
+    if (run / REPLACED).exists() and not (run / CHECKPOINT).exists():  # a process was killed before the new run had begun
+        with RunFolder(run).locked():
+            settle(run)
     if not (run / MODEL).exists():
         if (run / CHECKPOINT).exists():
             raise UsageError(f"The run in {str(run)!r} is not finished. Go on with `diva resume {run}`.")

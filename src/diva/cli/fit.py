@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from diva.cli import _console
-from diva.cli._errors import for_people, stopping_at_once
+from diva.cli._errors import for_people, saying, stopping_at_once
 from diva.cli._flags import SEED, given_params, make_model, with_flags
 from diva.cli._options import Columns, ImageSize, Json, Key, LabelColumn, Limit, Report, Split, one_of
-from diva.cli._runs import new_run, replacing
+from diva.cli._runs import new_run
 from diva.cli._sources import SourceSpec, open_spec, specify
 from diva.data import LoadedData
 from diva.data.datasets.registry import AS_PUBLISHED
@@ -62,8 +62,7 @@ def fit(
         params = given_params(one_of("--model", model, DEEP_MODELS), given, config)  # said before long reading
         data = open_spec(spec)
         made = make_model(model, SEED | data.suggested | params)
-        run = new_run(out, data.name, overwrite)
-        with replacing(run):
+        with new_run(out, data.name, overwrite) as run:
             learn(made, run, spec, data, with_report=report, as_json=as_json)
 
 
@@ -75,9 +74,14 @@ def learn(model: DeepClusterer, run: Path, spec: SourceSpec, data: LoadedData, *
 
     def how_to_go_on() -> str:
         saved = (run / CHECKPOINT).exists()
-        return f". Go on with: diva resume {run}" if saved else ". No epoch was finished, so there is nothing to go on from."
+        return f"Go on with: diva resume {run}" if saved else "No epoch was finished: run the same command again."
 
-    with stopping_at_once(how_to_go_on), _console.EpochProgress(model) as progress, _console.keeping_limits(limits):
+    with (
+        saying(how_to_go_on),
+        stopping_at_once(lambda: f". {how_to_go_on()}"),
+        _console.EpochProgress(model) as progress,
+        _console.keeping_limits(limits),
+    ):
         model.set_params(run_dir=run, callbacks=[SourceNote(spec, run), progress])
         summary = summarize(model.fit(data.source), data)
         summary.save(run)

@@ -11,11 +11,12 @@ import typer
 
 from diva.cli._errors import UsageError, for_people
 from diva.cli._options import Json, Report
-from diva.cli._sources import SourceSpec, open_spec, specify
+from diva.cli._runs import is_abandoned, settle
+from diva.cli._sources import SOURCE_FILE, SourceSpec, open_spec, specify
 from diva.cli.fit import learn
 from diva.data.datasets.registry import is_name
 from diva.models.base import DeepClusterer
-from diva.runs.folder import CONFIG, MODEL
+from diva.runs.folder import CONFIG, MODEL, RunFolder
 from diva.runs.load import DEEP_MODELS
 from diva.runs.snapshot import SNAPSHOT
 from diva.runs.upgrade import upgraded_run_config
@@ -36,14 +37,19 @@ def resume(
     with for_people():
         if not run.is_dir():
             raise UsageError(f"There is no run folder {str(run)!r}.")
-        spec = SourceSpec.read(run)
-        if (run / MODEL).exists() and (run / SNAPSHOT).exists():
-            raise UsageError(f"The run in {str(run)!r} is complete. See `diva report {run}` and `diva predict {run} SOURCE`.")
-        if source is not None:
-            spec = replace(spec, source=specify(source).source)
-        elif not is_name(spec.source) and not Path(spec.source).exists():
-            raise UsageError(f"The data of this run were {spec.source!r}, which is gone. Pass --source if they were moved.")
-        learn(model_of(run), run, spec, open_spec(spec), with_report=report, as_json=as_json)
+        with RunFolder(run).locked(lend=True):
+            settle(run)
+            if not (run / SOURCE_FILE).exists() and is_abandoned(run):
+                raise UsageError(f"The run in {str(run)!r} ended before its first step. Start it again with `diva fit`.")
+            spec = SourceSpec.read(run)
+            if (run / MODEL).exists() and (run / SNAPSHOT).exists():
+                how = f"See `diva report {run}` and `diva predict {run} SOURCE`."
+                raise UsageError(f"The run in {str(run)!r} is complete. {how}")
+            if source is not None:
+                spec = replace(spec, source=specify(source).source)
+            elif not is_name(spec.source) and not Path(spec.source).exists():
+                raise UsageError(f"The data of this run were {spec.source!r}, which is gone. Pass --source if they were moved.")
+            learn(model_of(run), run, spec, open_spec(spec), with_report=report, as_json=as_json)
 
 
 def model_of(run: Path) -> DeepClusterer:

@@ -10,7 +10,8 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -35,6 +36,9 @@ MODEL = "model.diva"
 LOCK = ".lock"
 FINGERPRINT_BYTES = 1 << 28  # up to here all samples are looked at
 FINGERPRINT_SAMPLES = 4096
+MOST_TRIES = 100  # to lock a file that others remove
+
+_lent: ContextVar[Path | None] = ContextVar("lent", default=None)  # the folder that a fit may enter, since its caller has it
 
 
 @dataclass(frozen=True)
@@ -62,31 +66,60 @@ class RunFolder:
         return self.path / MODEL
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Make the folder and keep other processes out of it.
+    def locked(self, *, lend: bool = False) -> Iterator[None]:
+        """Make the folder and keep other processes out of it; if nothing comes of it, the folder is left as it was found.
+
+        Parameters
+        ----------
+        lend : bool, default=False
+            Whether the next ``locked`` inside, for example that of a fit, is let in.
 
         Raises
         ------
         RunBusyError
             If another process works in it.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            file = open(self.path / LOCK, "a+")  # noqa: SIM115  # held open as long as the lock
-        except OSError as error:
-            raise OSError(
-                error.errno, f"Could not make the run folder {str(self.path)!r}: {error.strerror}. Choose another."
-            ) from error
-        with file:
-            if not _lock(file):
-                raise RunBusyError(f"Another process works in {self.path}. Wait for it, stop it, or choose another run_dir.")
+        place = Path(os.path.realpath(self.path))
+        with nullcontext() if _lent.get() == place else self._locked():
+            token = _lent.set(place if lend else None)
             try:
-                yield  # the lock goes with the process, however it ends
+                yield
             finally:
-                if os.listdir(self.path) == [LOCK]:  # nothing came of it
-                    (self.path / LOCK).unlink()
+                _lent.reset(token)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        found = set() if made else set(os.listdir(self.path))
+        with self._open_lock():  # the lock goes with the process, however it ends
+            try:
+                yield
+            finally:
+                if set(os.listdir(self.path)) - found == {LOCK}:  # nothing came of it
                     with suppress(OSError):
-                        self.path.rmdir()
+                        (self.path / LOCK).unlink()
+                        for folder in made:
+                            folder.rmdir()
+
+    def _open_lock(self) -> IO[str]:
+        """The file of the lock, open and locked; raises RunBusyError."""
+        path = self.path / LOCK
+        for _ in range(MOST_TRIES):
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                file = open(path, "a+")  # noqa: SIM115  # held open as long as the lock
+            except OSError as error:
+                raise OSError(
+                    error.errno, f"Could not make the run folder {str(self.path)!r}: {error.strerror}. Choose another."
+                ) from error
+            if not _lock(file):
+                file.close()
+                break
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                    return file
+            file.close()  # whoever had it has just removed it
+        raise RunBusyError(f"Another process works in {self.path}. Wait for it, stop it, or choose another run_dir.")
 
     def start(self, config: dict[str, Any]) -> None:
         """Make the folder and write the configuration.
