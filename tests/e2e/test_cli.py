@@ -527,6 +527,7 @@ BAD: dict[str, tuple[Callable[[], Any], list[str], int, str]] = {
         "n_epochs",
     ),
     "config of the wrong kind": (rows_and("p.toml", "diva = 3"), ["fit", "rows.npy", "-c", "p.toml"], 2, "p.toml"),
+    "codes too long": (rows, ["fit", "rows.npy", "--latent-dim", "1000000"], 2, "--latent-dim should be"),
     "seed below 0": (rows, ["fit", "rows.npy", "--random-state", "-1"], 2, "--random-state should be"),
     "standard input": (nothing, ["fit", "-"], 2, "standard input"),
     "out without a name": (rows, ["fit", "rows.npy", "--out", ""], 2, "--out"),

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from diva.data import Samples
 from diva.models.base import Assignment, DeepClusterer
-from diva.models.config import LAYERS, DataParameters, RunParameters, TrainingConfig
+from diva.models.config import LAYERS, LONGEST, DataParameters, RunParameters, TrainingConfig
 from diva.parameters import Number, Whole, parameter, takes, values_of
 from diva.training.encode import Codes, encode
 from diva.training.loop import Batch, Loss, shuffled_batches
@@ -36,7 +36,7 @@ class DECConfig(TrainingConfig):
     """Deep embedded clustering."""
 
     n_clusters: int = parameter(10, Whole(2), help="Number of clusters, K.")
-    latent_dim: int = parameter(10, Whole(), help="Length of a code.")
+    latent_dim: int = parameter(10, Whole(high=LONGEST), help="Length of a code.")
     hidden_sizes: tuple[int, ...] = parameter((500, 500, 2000), LAYERS, help="Layers of the encoder; the decoder mirrors it.")
     batch_size: int = parameter(256, Whole(), help="Samples in a step of the optimizer.")
     n_epochs: int = parameter(200, Whole(), help="Passes over the data in all.")
@@ -198,3 +198,8 @@ class DEC(DeepClusterer):
         positions, scores = kernel.argmax(1).numpy(), kernel.sum(1).log().numpy()
         proba = functional.normalize(kernel, p=1.0, dim=1).numpy()
         return Assignment(codes.mean.numpy(), proba, positions, positions, scores, scores < self.novelty_threshold_)
+
+    def _restore(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        if document["n_clusters"] != self.config_.n_clusters:
+            raise ValueError("its number of clusters is not that of its configuration")
+        super()._restore(document, tensors)

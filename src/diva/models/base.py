@@ -339,7 +339,9 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
                 raise ValueError("there should be one name for each feature")
             self.feature_names_in_ = np.array(names, dtype=object)
         self.history_ = [record_from_plain(EpochRecord, r) for r in document["history"]]
-        self.network_ = self._network_with(parts_with(tensors, "network.")).eval()
+        weights = parts_with(tensors, "network.")
+        self._check_shapes(weights)
+        self.network_ = self._network_with(weights).eval()
         self._restore(document, tensors)
 
     # --- parts
@@ -366,8 +368,18 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     def _device(self) -> torch.device:
         return resolve_device(self.run_parameters.device)
 
+    def _check_shapes(self, weights: dict[str, Tensor]) -> None:
+        """Raise ValueError unless weights are those of the network, before memory is taken for one that a file only claims."""
+        with torch.device("meta"):  # networks of the user's own are there already
+            claimed = {name: value.shape for name, value in self._make_network().state_dict().items() if value.is_meta}
+        for name, shape in claimed.items():
+            if name not in weights or weights[name].shape != shape:
+                found = tuple(weights[name].shape) if name in weights else "missing"
+                raise ValueError(f"network.{name} should have shape {tuple(shape)}, but is {found}")
+
     def _network_with(self, weights: dict[str, Tensor]) -> nn.Module:
-        network = self._make_network()
+        with torch.random.fork_rng(devices=[]):  # fresh weights draw on torch's own generator, which belongs to the user
+            network = self._make_network()
         network.load_state_dict(weights)
         return network.to(self._device())
 

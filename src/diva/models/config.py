@@ -22,11 +22,12 @@ MAX_EPOCHS = 200
 FURTHER_WARMUP, FURTHER_SELF_TRAINING = 0.1, 0.4  # of the epochs when a fit goes on
 MIN_STEPS = 1100  # gradient steps that small data deserve
 WIDEST = 10**6  # layer of a network
+LONGEST = 4096  # code: a full covariance has the square of it
 PAPER_ROW_LATENTS = 100  # D of the paper's fully connected networks
 OWN = "own"  # what the config calls an augmentation that the user wrote
 
 _IMAGE_SHAPE = Sizes(range(2, 4), 10**9, "(height, width) or (height, width, channels)", "H,W[,C]")
-LAYERS = Sizes(range(1, 10**6), WIDEST, "a tuple of whole numbers, such as (500, 500, 2000)", "INT,INT,...")
+LAYERS = Sizes(range(1, 1001), WIDEST, "a tuple of whole numbers, such as (500, 500, 2000)", "INT,INT,...")
 _MODULE = Holds(lambda value: isinstance(value, nn.Module), "a torch.nn.Module")
 _COVARIANCES = OneOf("full", "diag")
 _CALLABLES = Holds(
@@ -77,7 +78,7 @@ class RunParameters:
 class TrainingConfig:
     """Networks and optimizer."""
 
-    latent_dim: int = by_preset(16, Whole(high=WIDEST), help="Length of a code.")
+    latent_dim: int = by_preset(16, Whole(high=LONGEST), help="Length of a code.")
     hidden_sizes: tuple[int, ...] = by_preset((500, 500), LAYERS, help="Layers of the networks for rows of numbers.")
     n_epochs: int | None = parameter(None, Whole(), help="Passes over the data; by default 15, and more for small data.")
     batch_size: int = by_preset(128, Whole(), help="Samples in a step of the optimizer.")

@@ -118,7 +118,10 @@ class DIVAState(TrainState):
             self.prior = MixturePrior(mixture, standardization, document["prior"]["assignment"])
         if document["n_pseudo_classes"] is not None:
             device = next(self.network.parameters()).device
-            linear = nn.Linear(tensors["head.weight"].shape[1], document["n_pseudo_classes"]).to(device)
+            n_classes, latent_dim = tensors["head.weight"].shape
+            if n_classes != document["n_pseudo_classes"]:
+                raise ValueError("its pseudo-labels are of another number of classes")
+            linear = nn.Linear(latent_dim, n_classes).to(device)
             linear.load_state_dict(parts_with(tensors, "head."))
             optimizer = torch.optim.Adam(linear.parameters(), lr=self.optimizer.param_groups[0]["lr"])
             restore_optimizer("head_optimizer", optimizer, tensors)

@@ -432,6 +432,7 @@ BROKEN = {
     "no config": lambda d, t: d.pop("config"),
     "a setting that makes no sense": lambda d, t: d["config"].update(dropout=3),
     "another number of clusters": lambda d, t: d["config"].update(n_clusters=5),
+    "more clusters than there are": lambda d, t: d.update(n_clusters=10**8),
     "no labels": lambda d, t: t.pop("labels"),
     "labels of clusters that do not exist": lambda d, t: t.update(labels=t["labels"] + 1),
     "labels that are no numbers of clusters": lambda d, t: t.update(labels=t["labels"].double()),

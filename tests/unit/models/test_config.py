@@ -265,6 +265,8 @@ def test_births_are_planned_on_a_whole_number_of_codes(rows):
         ("latent_dim", None),
         ("latent_dim", 0),
         ("latent_dim", 16.0),
+        ("latent_dim", 1_000_000),
+        ("hidden_sizes", [8] * 1001),
         ("batch_size", True),
         ("hidden_sizes", []),
         ("hidden_sizes", 5),

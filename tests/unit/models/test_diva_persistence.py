@@ -1,7 +1,9 @@
 """Saved DIVA models come back bit for bit; damaged and mismatched files are refused, whatever is in them."""
 
 import copy
+import json
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +135,14 @@ def test_column_names_come_back(path):
     loaded.predict(frame)
     with pytest.raises(ValueError, match="in the same order"):
         loaded.predict(frame[["d", "c", "b", "grüße"]])
+
+
+def test_loading_leaves_the_random_numbers_of_the_user(case, path):
+    model, _ = case
+    model.save(path)
+    before = torch.random.get_rng_state()
+    diva.load(path)
+    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_no_column_names_stay_none(fitted, path):
@@ -545,6 +555,27 @@ def test_a_tensor_is_not_finite(path, archive, monkeypatch):
 def test_labels_of_components_that_do_not_exist(shift, path, archive):
     tensors = archive.tensors | {"component_labels": archive.tensors["component_labels"] + shift}
     assert is_refused(path, archive.document, tensors)
+
+
+@pytest.mark.parametrize("change", [{"hidden_sizes": [8000, 8000]}, {"hidden_sizes": [8] * 10**5}, {"latent_dim": 4096}])
+def test_networks_that_a_file_only_claims_take_no_memory(change, path, archive):
+    document = archive.document | {"config": archive.document["config"] | change}
+    document["params"] = archive.document["params"] | change
+    write_archive(path, "DIVA", document, archive.tensors)
+    reading, writing = os.pipe()
+    if not (pid := os.fork()):  # a process of its own, whose peak is that of this load
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        try:
+            refused = is_refused(path, document, archive.tensors)
+            os.write(writing, json.dumps([refused, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before]).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    refused, kilobytes = json.loads(os.read(reading, 99))
+    os.waitpid(pid, 0)
+    os.close(reading)
+    assert refused
+    assert kilobytes < 50_000
 
 
 def test_the_parts_of_another_model(path, archives):
