@@ -15,7 +15,10 @@ from .helpers import assert_usable, blobs
 
 WORKS = "works"
 X = blobs(n=50)
+TENSOR = torch.from_numpy(X)
+NESTED = torch.nested.nested_tensor([TENSOR[:2], TENSOR[:3]], layout=torch.jagged)
 rng = np.random.default_rng(0)
+LINE = rng.normal(size=(60, 1)) @ rng.normal(size=(1, 7)) + 1e6 * rng.integers(0, 3, size=(60, 1))  # three, far apart
 
 
 # --- ways to hand over data
@@ -165,6 +168,8 @@ DATA = [
     *both(X * 1e12, WORKS, "times-1e12"),
     *both(X * 1e-12, WORKS, "times-1e-12"),
     *both(X * 1e200, (ValueError, "Feature 0", "too large", "Rescale"), "times-1e200"),
+    *both(X * 1e150, (ValueError, "Feature 0", "too large", "Rescale"), "times-1e150", covariance_scale=1e12),
+    *both(X * 1e145, WORKS, "times-1e145", covariance_scale=1e12),
     *both(X * 1e-200, WORKS, "times-1e-200"),
     *both(rng.normal(size=(200, 7)) * 10.0 ** np.arange(-9, 10, 3), WORKS, "mixed-scales"),
     *both(X + 1e8, WORKS, "offset-1e8"),
@@ -191,6 +196,12 @@ DATA = [
         WORKS,
         id="bfloat16",
     ),
+    pytest.param(fit(torch.complex(TENSOR, -TENSOR).conj().imag), WORKS, id="tensor-to-be-negated"),
+    pytest.param(fit(torch.complex(TENSOR, TENSOR).conj()), (ValueError, "Complex"), id="conjugate-tensor"),
+    pytest.param(fit(TENSOR.to("meta")), (ValueError, "meta device"), id="meta-tensor"),
+    pytest.param(fit(NESTED), (ValueError, "nested tensor", "Pad it"), id="nested-tensor"),
+    pytest.param(fit([TENSOR.to("meta")]), (ValueError, "meta device"), id="batch-of-meta-tensor"),
+    pytest.param(then("predict", TENSOR.to("meta")), (ValueError, "meta device"), id="predict-meta-tensor"),
     pytest.param(fit(pd.DataFrame(X, columns=["a", "b"])), WORKS, id="frame"),
     pytest.param(fit(mapped(X)), WORKS, id="memmap"),
     pytest.param(fit(mapped(X.astype(np.float32))), WORKS, id="memmap-float32"),
@@ -294,6 +305,16 @@ WEIGHTS = [
     pytest.param(fit(X, 2.0), WORKS, id="scalar"),
     pytest.param(fit(X, np.full(len(X), 1e-12)), WORKS, id="tiny"),
     pytest.param(fit(X, np.full(len(X), 1e12)), WORKS, id="huge"),
+    pytest.param(
+        fit(LINE, np.full(60, 1e20), covariance_type="full", n_init=0),
+        (ValueError, "covariance matrix is singular", "sample_weight"),
+        id="huge-on-lines",
+    ),
+    *(
+        pytest.param(then("partial_fit", X, sample_weight=np.full(len(X), weight)), WORKS, id=f"negligible-{weight:g}")
+        for weight in (1e-6, 1e-10, 1e-300)
+    ),
+    pytest.param(then("partial_fit", X[:3], first=np.repeat(X, 1000, axis=0)), WORKS, id="very-few-after-many"),
     pytest.param(
         fit(X, np.full(len(X), 1e300)),
         (ValueError, "weight"),

@@ -118,8 +118,14 @@ def _as_rows(item: Any, name: str) -> NDArray[Any]:
 
 
 def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
-    """A tensor as an array; numpy has no bfloat16."""
-    tensor = tensor.detach().cpu()
+    """A tensor as an array; numpy has no bfloat16. Raises ValueError if it has no numbers, or not the same for each sample."""
+    if tensor.is_meta:
+        raise ValueError("Expected a tensor of numbers, got one on the meta device, which has a shape and nothing else.")
+    if tensor.is_nested:
+        raise ValueError(
+            "Expected as many numbers for each sample, got a nested tensor. Pad it: torch.nested.to_padded_tensor."
+        )
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     return tensor.float().numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -175,7 +176,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         rng = make_generator(self.random_state)
         measured = measure(ArrayBatches(X, weights, self.options.batch_size))
         base = first_component(measured, self.options).with_next_id(0)  # only its prior is used
-        return self._store(fit_within_clusters(base, {}, X, labels, weights, rng))
+        with _explaining_singular():
+            return self._store(fit_within_clusters(base, {}, X, labels, weights, rng))
 
     def regroup(self, walk: Walk, *, keep_clusters: bool = False) -> Self:
         """Group the components by another walk between them, for example that of augmented samples.
@@ -210,12 +212,13 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Run laps from a start, or from the best of several."""
         on_lap = _print_lap if values_of(self, FitParameters).verbose else None
         try:
-            if start is None:
-                if (n_features := len(measured.lowest)) != self.n_features_in_:
+            with _explaining_singular():
+                if start is not None:
+                    fitted = fit_from(start, source, measured.n_rows, rng, on_lap=on_lap)
+                elif (n_features := len(measured.lowest)) == self.n_features_in_:
+                    fitted = fit_first(source, measured, self.options, rng, on_lap)
+                else:
                     raise DataChangedError(f"The source had {self.n_features_in_} features at first and has {n_features} now.")
-                fitted = fit_first(source, measured, self.options, rng, on_lap)
-            else:
-                fitted = fit_from(start, source, measured.n_rows, rng, on_lap=on_lap)
         except KeyboardInterrupt:
             if not hasattr(self, "mixture_"):
                 raise
@@ -385,6 +388,17 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_head(self, X: NDArray[Any], reset: bool) -> None:
         validate_data(self, np.array(X[:1]), reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
+
+
+@contextmanager
+def _explaining_singular() -> Iterator[None]:
+    try:
+        yield
+    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+        raise ValueError(
+            "A covariance matrix is singular: features that others determine are lost in rounding. Rescale sample_weight to a "
+            'smaller sum, raise covariance_scale, leave such features out, or set covariance_type="diag".'
+        ) from error
 
 
 def _print_lap(record: LapRecord) -> None:

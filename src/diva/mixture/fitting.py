@@ -199,12 +199,15 @@ class _LastLook:
         self.labels = np.concatenate(labels)
         if len(self.labels) != n_rows:
             raise DataChangedError(f"The source had {n_rows} rows when it was measured and {len(self.labels)} at last.")
-        if (n_drawn := round(min(GROUPING_SAMPLES, n_rows / (1.0 - self.past_share)) * self.past_share)) > 0:
+        new_share = 1.0 - self.past_share
+        n_looked_at = GROUPING_SAMPLES if n_rows >= GROUPING_SAMPLES * new_share else n_rows / new_share
+        if (n_drawn := round(n_looked_at * self.past_share)) > 0:
             z = _draw_standardized(state, n_drawn, old_masses, rng)
             points.append(z.cpu().numpy())
             resps.append(state.posterior.responsibilities(z).cpu().numpy())
-            present = sum(float(w.sum()) for w in weights)
-            weights.append(np.full(n_drawn, present * self.past_share / (1.0 - self.past_share) / n_drawn))
+            present = sum(float(w.sum()) for w in weights)  # 0 if new data are so few, or so light, that none was drawn
+            each = present * self.past_share / new_share if present > 0 else min(n_drawn, float(old_masses.sum()))
+            weights.append(np.full(n_drawn, each / n_drawn))
         self.components = Components(
             state.family.means(state.total).cpu().numpy(),
             state.family.covariances(state.total).cpu().numpy(),

@@ -15,6 +15,7 @@ from diva.data import Rows
 # far outside anything seen in a fit (a standard score is at most sqrt(n)); keeps squares finite in float32
 FARTHEST = 1e7
 HEAVIEST = 1e30  # sum of weights
+WIDEST = 1e146  # standard deviation: its square is finite, times any covariance_scale
 MEASURE_ROWS = 1 << 16
 SAMPLE_ROWS = 10_000  # rows that a measurement keeps: enough for quartiles, and to look for a good start on
 MOST_AXES = 50  # principal axes that a mixture of very many samples looks at
@@ -225,8 +226,8 @@ def measure(source: Iterable[Rows]) -> Measurement:
         raise ValueError(f"Expected sample weights with a positive sum below {HEAVIEST:g}, got {mass:g}. Rescale them.")
     with np.errstate(over="ignore", invalid="ignore"):
         scale = np.sqrt(m2 / mass)
-    if not (np.isfinite(scale).all() and np.isfinite(mean).all()):
-        worst = int(np.argmin(np.isfinite(scale) & np.isfinite(mean)))
+    if not (within := (scale <= WIDEST) & np.isfinite(mean)).all():
+        worst = int(np.argmin(within))
         raise ValueError(
             f"Feature {worst} holds numbers too large to square in float64. Rescale the data, for example by their maximum."
         )
