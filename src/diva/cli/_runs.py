@@ -13,7 +13,7 @@ from typing import Literal
 from diva.cli._errors import UsageError
 from diva.cli._sources import SOURCE_FILE, SourceSpec
 from diva.data.formats.paths import is_table
-from diva.exceptions import RunBusyError
+from diva.exceptions import ModelFileError, RunBusyError
 from diva.models.base import DeepClusterer
 from diva.report.page import REPORT
 from diva.report.projection import PROJECTION
@@ -159,6 +159,8 @@ def recorded_names(run: Path, what: Literal["columns", "feature_names"]) -> tupl
     if not any((run / made).exists() for made in (RESULTS, SNAPSHOT)):
         return None
     names = read_facts(run).get(what)
+    if not isinstance(names, list | None) or not all(isinstance(name, str) for name in names or ()):
+        raise ModelFileError(f"{what!r} in {str(run / RESULTS)!r} should be names. Fit again, or restore it from a copy.")
     return None if names is None else tuple(names)
 
 

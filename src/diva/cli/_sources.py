@@ -36,6 +36,15 @@ class SourceSpec:
         """Note it in the folder of a run."""
         write_atomically(run / SOURCE_FILE, (json.dumps(asdict(self), indent=2) + "\n").encode())
 
+    def checked(self) -> SourceSpec:
+        """The same; raises TypeError if something in it is of another type."""
+        names, sizes = self.columns or (), self.image_size or ()
+        texts = [self.source, self.split, *names, *(x for x in (self.label_column, self.labels, self.key) if x is not None)]
+        numbers = [*sizes, *(() if self.limit is None else (self.limit,))]
+        if not all(isinstance(text, str) for text in texts) or not all(type(n) is int and n > 0 for n in numbers):
+            raise TypeError("names should be text, and numbers whole")
+        return self
+
     @classmethod
     def read(cls, run: Path) -> SourceSpec:
         """Read it back; raises UsageError if the folder was not made by ``diva fit``."""
@@ -43,10 +52,10 @@ class SourceSpec:
             plain = json.loads((run / SOURCE_FILE).read_text())
             for name in ("columns", "image_size"):
                 plain[name] = None if plain[name] is None else tuple(plain[name])
-            return cls(**plain)
+            return cls(**plain).checked()
         except FileNotFoundError:
             raise UsageError(f"{str(run)!r} is no run of `diva fit`: it holds no {SOURCE_FILE}.") from None
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, AttributeError, ValueError, TypeError, KeyError) as error:
             raise UsageError(f"{str(run / SOURCE_FILE)!r} is damaged ({error}). Start the run again with `diva fit`.") from None
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -54,6 +55,6 @@ for command in (fit, resume, stream, predict, sample, report):
 app.add_typer(data_app, name="data")
 
 
-def main() -> None:
-    """Entry point."""
-    app(prog_name="diva")
+def put_together() -> Callable[..., Any]:
+    """The command line as one function."""
+    return typer.main.get_command(app)

@@ -10,7 +10,7 @@ from pathlib import Path
 from diva.atomic import write_atomically
 from diva.report import plots
 from diva.report.draw_matplotlib import STYLE, to_matplotlib
-from diva.report.findings import Findings, read_findings
+from diva.report.findings import Findings, naming_the_run, read_findings
 from diva.report.marks import Plot
 
 FORMATS = ("png", "svg", "pdf", "eps")
@@ -47,7 +47,8 @@ def write_figures(
         import matplotlib
     except ImportError as error:
         raise ImportError("Figures need matplotlib. Install it with: pip install 'diva-clustering[plot]'") from error
-    findings = read_findings(run, projection=projection)
+    with naming_the_run(run):
+        findings = read_findings(run, projection=projection)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     written = []

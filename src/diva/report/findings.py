@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diva.exceptions import ReportError
+from diva.exceptions import ModelFileError, ReportError
 from diva.report.lineage import Flow, survivors, trace
 from diva.report.palette import NEUTRAL, colour_of
 from diva.report.pictures import to_pictures
@@ -284,6 +285,18 @@ class Findings:
             else:
                 spans.append((epoch.phase, epoch.epoch + 1, epoch.epoch + 1))
         return spans
+
+
+@contextmanager
+def naming_the_run(run: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn what values of other types than ours lead to into a ModelFileError that names the run."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError) as error:
+        raise ModelFileError(
+            f"The files of the run in {os.fspath(run)!r} are damaged or were changed ({type(error).__name__}: {error}). "
+            "Fit again, or restore them from a copy."
+        ) from error
 
 
 def read_findings(run: str | os.PathLike[str], *, projection: str = "auto") -> Findings:

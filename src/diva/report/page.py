@@ -17,7 +17,7 @@ from plotly.offline import get_plotlyjs
 
 from diva.atomic import write_atomically
 from diva.report.draw_plotly import to_plotly
-from diva.report.findings import Findings, read_findings
+from diva.report.findings import Findings, naming_the_run, read_findings
 from diva.report.panels import Panel, make_panels, summary, tiles
 from diva.version import __version__
 
@@ -55,8 +55,10 @@ def write_report(
         If one of its files is damaged.
     """
     target = Path(run) / REPORT if out is None else Path(out)
-    page = make_page(read_findings(run, projection=projection))
-    write_atomically(Path(os.path.realpath(target)), page.encode(), shown=target)
+    with naming_the_run(run):
+        page = make_page(read_findings(run, projection=projection))
+    # the folder of a run may come from anywhere: a link in it is replaced, one that was asked for is followed
+    write_atomically(target if out is None else Path(os.path.realpath(target)), page.encode(), shown=target)
     return target
 
 

@@ -69,7 +69,7 @@ def project_run(run: Path, codes: NDArray[np.float32], method: str = "auto") -> 
     made = project(codes, method)
     if made.method != "codes":
         with suppress(OSError):  # a folder that cannot be written to can still be looked at
-            write_archive(path, KIND, about, {"points": made.points})
+            write_archive(path, KIND, about, {"points": made.points}, follow_links=False)
     return made
 
 

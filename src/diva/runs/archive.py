@@ -51,13 +51,13 @@ class Archive:
     tensors: dict[str, Tensor]
 
 
-def write_archive(path: AnyPath, kind: str, document: dict[str, Any], tensors: Tensors) -> None:
-    """Write a model file: all of it, or nothing; a file already there is replaced in one step.
+def write_archive(path: AnyPath, kind: str, document: dict[str, Any], tensors: Tensors, *, follow_links: bool = True) -> None:
+    """Write a model file: all of it, or nothing; a file already there, or the one that a link names, is replaced in one step.
 
     Tuples in the document come back as lists, and keys as strings; tensors, which may be on any device, on the CPU. Raises
     ModelFileError if the document is no JSON, or a tensor is not finite or of no dtype in ``DTYPES``, or the path is a folder.
     """
-    target = Path(os.path.realpath(path))  # a symbolic link stays a link
+    target = Path(os.path.realpath(path) if follow_links else path)
     if not target.parent.is_dir():
         advice = f"Create the folder {str(target.parent)!r} first, or choose another."
         raise FileNotFoundError(f"Could not write {os.fspath(path)!r}: its folder does not exist. {advice}")

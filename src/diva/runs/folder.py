@@ -139,7 +139,7 @@ class RunFolder:
     def write_checkpoint(self, archive: Archive, identity: RunIdentity) -> None:
         """Replace the checkpoint, then the history, in one step each."""
         document = archive.document | {"config": identity.config, "fingerprint": identity.fingerprint}
-        write_archive(self.checkpoint, archive.kind, document, archive.tensors)
+        write_archive(self.checkpoint, archive.kind, document, archive.tensors, follow_links=False)
         self.write_history(archive)
 
     def write_history(self, archive: Archive) -> None:

@@ -75,7 +75,8 @@ class Snapshot:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one file, whole or not at all."""
         arrays = {field.name: getattr(self, field.name) for field in fields(self)}
-        write_archive(path, KIND, {}, {name: array for name, array in arrays.items() if array is not None})
+        kept = {name: array for name, array in arrays.items() if array is not None}
+        write_archive(path, KIND, {}, kept, follow_links=False)  # the folder of a run may come from anywhere
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Snapshot:
@@ -84,7 +85,7 @@ class Snapshot:
         try:
             snapshot = cls(**arrays)
             is_whole = snapshot.is_whole()
-        except (TypeError, IndexError, ValueError):
+        except (AttributeError, TypeError, IndexError, ValueError):
             is_whole = False
         if not is_whole:
             raise ModelFileError(f"{os.fspath(path)!r} is not a whole snapshot of a run. Fit again, or restore it from a copy.")

@@ -119,7 +119,7 @@ class Summary:
             made |= {name: tuple(kind(**row) for row in plain[name]) for name, kind in rows.items()}
             summary = cls(**plain | made, snapshot=snapshot)
             belongs = summary._fits_snapshot()
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"{str(path)!r} cannot be read ({error}). Fit again, or restore it from a copy.") from error
         if not belongs:
             raise ModelFileError(f"In {str(run)!r} the snapshot is not of this run. Fit again, or restore both from a copy.")

@@ -430,6 +430,15 @@ def test_write_goes_through_a_link(saved: Path) -> None:
     assert_same(read(saved), "diva", {"new": 1}, {})
 
 
+def test_write_replaces_a_link_if_asked_to(saved: Path) -> None:
+    before = saved.read_bytes()
+    link = saved.parent / "link"
+    link.symlink_to(saved)
+    write_archive(link, "thing", {"new": 1}, {}, follow_links=False)
+    assert not link.is_symlink()
+    assert saved.read_bytes() == before
+
+
 def test_write_needs_a_folder(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"missing/model\.diva.*Create the folder"):
         write_archive(tmp_path / "missing" / "model.diva", "mixture", DOCUMENT, TENSORS)
