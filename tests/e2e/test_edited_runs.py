@@ -51,20 +51,29 @@ def assert_said(result: Any) -> None:
 
 
 VALUES = [None, 5, -1, 1.5, "x", "", True, [], [1], ["x"], [[]], {}, {"x": 1}]
-SOURCE_FIELDS = ["source", "split", "columns", "label_column", "labels", "image_size", "key", "limit"]
+WRONG_IN_SOURCE = {
+    "source": [None, 5, True, [], {}],
+    "split": [None, 5, ["x"]],
+    "columns": [5, 1.5, True, [1], [[]], [None]],
+    "label_column": [5, [], {}],
+    "labels": [5, True, ["x"]],
+    "image_size": [5, ["x", "y"], [True, True], [-1, 4]],
+    "key": [5, [], {"x": 1}],
+    "limit": [-1, 0, 1.5, "x", True, []],
+}
 
 
-@pytest.mark.parametrize("name", SOURCE_FIELDS)
+@pytest.mark.parametrize("name", WRONG_IN_SOURCE)
 def test_a_source_that_was_edited(name, folder):
     (folder / "run/snapshot.safetensors").unlink()  # an unfinished run
     (folder / "run/model.diva").unlink()
     path = folder / "run/source.json"
     plain = json.loads(path.read_text())
-    for value in VALUES:
+    for value in WRONG_IN_SOURCE[name]:
         path.write_text(json.dumps(plain | {name: value}))
-        for left in ("snapshot.safetensors", "model.diva"):
-            (folder / "run" / left).unlink(missing_ok=True)
-        assert_said(run("resume", folder / "run", "--no-report"))
+        result = run("resume", folder / "run", "--no-report")
+        assert_said(result)
+        assert "source.json' is damaged" in " ".join(result.stderr.split()), (value, result.output)
 
 
 def test_a_source_that_is_something_else(folder):
