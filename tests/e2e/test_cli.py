@@ -667,3 +667,30 @@ def test_names_that_are_not_utf8(tmp_path):
         assert done.returncode == 0, done.stderr
     assert "caf?" in Path(os.fsdecode(out), "report.html").read_text()
     assert len(load(Path(os.fsdecode(out), "model.diva")).predict(ROWS)) == len(ROWS)
+
+
+def fashion_mnist(folder: Path) -> None:
+    """A few images under the name of a data set for which an augmentation is suggested."""
+    (folder / "fashion_mnist").mkdir(parents=True)
+    labels = struct.pack(">4B1I", 0, 0, 8, 1, len(IMAGES)) + bytes(np.arange(len(IMAGES), dtype=np.uint8) % 2)
+    for part in ("t10k", "train"):
+        idx(folder / "fashion_mnist").rename(folder / f"fashion_mnist/{part}-images-idx3-ubyte.gz")
+        (folder / f"fashion_mnist/{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
+
+
+@pytest.mark.parametrize(
+    ("given", "augmentation"),
+    [
+        ([], "photo"),
+        (["--preset", "auto"], "photo"),
+        (["--preset", "paper"], None),
+        (["--preset", "images"], "affine"),
+        (["--preset", "paper", "--augmentation", "affine"], "affine"),
+    ],
+)
+def test_a_preset_comes_before_what_suits_a_data_set(tmp_path, monkeypatch, given, augmentation):
+    monkeypatch.setenv("DIVA_DATA", str(tmp_path / "data"))
+    fashion_mnist(tmp_path / "data")
+    result = run("fit", "fashion_mnist", "--out", "run", "--no-report", *TINY, *given)
+    assert result.exit_code == 0, result.output
+    assert json.loads(Path("run/config.json").read_text())["config"]["augmentation"] == augmentation

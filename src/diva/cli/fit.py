@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -61,9 +62,14 @@ def fit(
         spec = specify(source, split, columns, image_size, label_column=label_column, labels=labels, key=key, limit=limit)
         params = given_params(one_of("--model", model, DEEP_MODELS), given, config)  # said before long reading
         data = open_spec(spec)
-        made = make_model(model, SEED | data.suggested | params)
+        made = make_model(model, SEED | suggestions(data, params) | params)
         with new_run(out, data.name, overwrite) as run:
             learn(made, run, spec, data, with_report=report, as_json=as_json)
+
+
+def suggestions(data: LoadedData, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that suit a data set; none beside a preset that was asked for, which says what the parameters are."""
+    return data.suggested if given.get("preset", "auto") == "auto" else {}
 
 
 def learn(model: DeepClusterer, run: Path, spec: SourceSpec, data: LoadedData, *, with_report: bool, as_json: bool) -> None:
