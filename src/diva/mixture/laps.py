@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from diva.exceptions import BoundFellError, DataChangedError
 from diva.mixture.local import Block, visit
 from diva.mixture.moves import Birth, Delete, Merge, Move, MoveMemory, MoveRecord, Shuffle
-from diva.mixture.moves.base import Study, try_candidates
+from diva.mixture.moves.base import Collected, Study, try_candidates
 from diva.mixture.state import MixtureState
 from diva.threads import one_thread
 
@@ -42,6 +42,7 @@ class MixtureFit:
     converged: bool
     interrupted: bool
     crowded: bool
+    collected: Mapping[int, Collected]  # samples of components, for births that no lap has tried
 
 
 def assign_lap(state: MixtureState, batches: Iterable[Block], studies: Sequence[Study]) -> MixtureState:
@@ -173,7 +174,7 @@ def _fit_laps(
         state = state.refreshed()
     if any(isinstance(move, Shuffle) for move in moves):
         state = state.in_canonical_order()
-    return MixtureFit(state, tuple(history), tuple(lineage), converged, interrupted, memory.crowded)
+    return MixtureFit(state, tuple(history), tuple(lineage), converged, interrupted, memory.crowded, memory.targets)
 
 
 def _lap_record(lap: int, state: MixtureState, mass: float, records: Sequence[MoveRecord]) -> LapRecord:

@@ -180,10 +180,17 @@ def fit_prior(state: DIVAState, task: Task) -> MixtureFit:
     moves: list[Move] = [Merge(), Delete(), *([Shuffle()] if config.shuffles else [])]
     if config.buffered_codes or task.schedule.allows_births(state.position):
         share = 1.0 if config.birth_rows is None else min(1.0, config.birth_rows / len(z))
-        birth = Birth(min_mass=config.min_new_mass, max_components=config.max_components, collected_share=share)
+        birth = Birth(
+            min_mass=config.min_new_mass,
+            max_components=config.max_components,
+            collected_share=share,
+            collected=state.collected,
+        )
         moves.insert(0, birth)
     batches = StandardizedBatches(ArrayBatches(z.numpy()), prior.standardization, torch.device("cpu"))
     fit = fit_mixture(batches, prior.mixture.forgetting_data(), state.rng, moves=moves, max_laps=config.n_laps)
+    # a lap tries births on what the lap before it has collected; where it is alone, that is the lap of the epoch before
+    state.collected = dict(fit.collected) if config.n_laps == 1 else {}
     state.prior = replace(prior, mixture=fit.state.with_memo_as_past())
     state.next_component_id = fit.state.next_id
     state.lineage += [replace(r, epoch=state.epoch) for r in fit.lineage]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from diva.data import PartOfSource, Samples
 from diva.mixture.model import MixtureModel
 from diva.mixture.moves import MoveRecord
+from diva.mixture.moves.base import Collected
 from diva.mixture.prior import MixturePrior
 from diva.mixture.saving import mixture_from_archive, mixture_to_archive
 from diva.models.config import DIVAConfig, Schedule
@@ -69,6 +70,7 @@ class DIVAState(TrainState):
     head: PseudoLabelHead | None = None  # in the phase of self-training
     lineage: list[MoveRecord] = field(default_factory=list)
     next_component_id: int = 0  # first id that no component of the training has had
+    collected: dict[int, Collected] = field(default_factory=dict)  # for births after the next epoch, by component
     before: MixtureModel | None = None  # the mixture of the fit before, whose clusters keep their ids
     # codes drawn in this epoch while the encoder moved, if the config asks for them; not archived
     sampled: list[Tensor] = field(default_factory=list)
@@ -91,7 +93,10 @@ class DIVAState(TrainState):
             "lineage": [asdict(record) for record in self.lineage],
             "prior": None,
             "n_pseudo_classes": None,
+            "collected": sorted(self.collected),
         }
+        for component, (codes, weights) in self.collected.items():
+            tensors |= {f"collected.{component}.codes": codes, f"collected.{component}.weights": weights}
         if isinstance(self.prior, MixturePrior):
             mixture, parts = mixture_to_archive(self.prior.mixture, self.prior.standardization)
             document["prior"] = mixture | {"assignment": self.prior.assignment}
@@ -110,6 +115,9 @@ class DIVAState(TrainState):
         if not self.variance > 0 or type(self.next_component_id) is not int or self.next_component_id < 0:
             raise ValueError("its variance or its ids are not positive")
         self.lineage = [record_from_plain(MoveRecord, r) for r in document["lineage"]]
+        self.collected = {
+            int(i): (tensors[f"collected.{i}.codes"], tensors[f"collected.{i}.weights"]) for i in document["collected"]
+        }
         self.prior = StandardNormal()
         if document["prior"] is not None:
             mixture, standardization = mixture_from_archive(

@@ -25,6 +25,8 @@ def upgraded(schema: str, kind: str, document: Document, tensors: Tensors) -> tu
         document = _with_later(document) | {"agreement": {}}
     if kind == "DIVA checkpoint" and isinstance(before := document.get("config"), dict):
         document["config"] = upgraded_run_config(before)
+    if kind == "DIVA checkpoint":
+        document["collected"] = []  # what laps had collected for births was thrown away after an epoch
     if kind == "DPMixture":
         document["params"] = _mixture_params(document["params"])
     if isinstance(stream := document.get("stream"), dict):

@@ -17,6 +17,7 @@ from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats, add_up
 
 Key = tuple[Any, ...]  # the move's name, then the ids it is about
+Collected = tuple[Tensor, Tensor]  # codes (m, D) of a component, and their weights (m,)
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class MoveMemory:
 
     cool_down: float = 0.05
     crowded: bool = False  # a birth found no room under max_components
-    targets: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    targets: dict[int, Collected] = field(default_factory=dict)  # by the id of the component
     mass_when_rejected: dict[Key, float] = field(default_factory=dict)
 
     def cools_down(self, key: Key, mass: float) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from diva.mixture.bound import joining_gains
 from diva.mixture.centres import nearest, seed_centres
 from diva.mixture.gaussian import GaussianFamily, Linear
 from diva.mixture.local import FLOAT32_AMPLIFICATION, LocalStep, exp_of_log
-from diva.mixture.moves.base import Candidate, Edit, MoveMemory, MoveRecord, Proposal, Study, x_log_x
+from diva.mixture.moves.base import Candidate, Collected, Edit, MoveMemory, MoveRecord, Proposal, Study, x_log_x
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats, concat
 from diva.mixture.sticks import expected_log_weights, stick_posterior
@@ -31,12 +31,13 @@ class Birth:
     n_steps: int = 10  # restricted variational steps of the creation, at most
     min_mass: float = 1.0  # children with less mass are folded into their siblings
     max_components: int = 200  # no birth goes beyond so many
+    collected: Mapping[int, Collected] = field(default_factory=dict)  # by a fit before, for births in the first lap
 
     def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> BirthStudy:
         """Create children for what was collected, and choose what to collect next."""
         adoptions = []
         seed = int(rng.integers(2**63))  # one draw a lap, however many rows: repeated rows then equal weighted ones
-        for parent, (z, weights) in sorted(memory.targets.items()):
+        for parent, (z, weights) in sorted((memory.targets if state.memo else self.collected).items()):
             if parent not in state.ids:
                 continue
             k = state.position(parent)
