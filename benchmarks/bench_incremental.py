@@ -22,7 +22,6 @@ from benchmarks.recording import Row, record
 from diva import DIVA
 from diva.data import ClassSchedule, Stage
 from diva.metrics import Agreement
-from diva.models.config import PRESETS
 from diva.training.state import EpochRecord
 
 PER_CLASS = 1000
@@ -239,8 +238,7 @@ def shuffle() -> None:
     for seed in SEEDS[:1]:
         data = images(seed)
         for shuffles in (True, False):
-            PRESETS["paper"] = PRESETS["paper"] | {"shuffles": shuffles}
-            model = DIVA("paper", random_state=seed, n_epochs=FURTHER_EPOCHS).fit(data.x)
+            model = DIVA("paper", random_state=seed, n_epochs=FURTHER_EPOCHS, shuffles=shuffles).fit(data.x)
             found = Agreement(data.y_test, model.predict(data.x_test))
             rows.append(
                 {

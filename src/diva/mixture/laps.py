@@ -12,6 +12,7 @@ from diva.exceptions import BoundFellError, DataChangedError
 from diva.mixture.local import Block, visit
 from diva.mixture.moves import Birth, Delete, Merge, Move, MoveMemory, MoveRecord, Shuffle
 from diva.mixture.moves.base import Collected, Study, try_candidates
+from diva.mixture.moves.shuffle import ShuffleStudy
 from diva.mixture.state import MixtureState
 from diva.threads import one_thread
 
@@ -79,10 +80,11 @@ def revisit_lap(state: MixtureState, batches: Iterable[Block], studies: Sequence
 
 def try_moves(state: MixtureState, studies: Sequence[Study], memory: MoveMemory) -> tuple[MixtureState, list[MoveRecord]]:
     """Try what the studies of a lap have learnt."""
+    in_order = any(isinstance(study, ShuffleStudy) for study in studies)
     changed: set[int] = set()
     records: list[MoveRecord] = []
     for study in studies:
-        state, tried = try_candidates(state, study.end_lap(), memory, changed)
+        state, tried = try_candidates(state, study.end_lap(), memory, changed, in_order=in_order)
         records += tried
     return state.refreshed(), records
 

@@ -154,6 +154,9 @@ class DIVAConfig(TrainingConfig):
     covariance_type: Literal["full", "diag"] = by_preset("full", _COVARIANCES, help="Of the mixture that is left at the end.")
     n_laps: int = by_preset(5, Whole(), help="Laps of the mixture after an epoch, T in Algorithm 1.")
     max_components: int = by_preset(200, Whole(), help="Most components the mixture may have.")
+    shuffles: bool = by_preset(
+        True, Flag(), help="Whether components are put in order of their mass; without, they keep their positions."
+    )
     augmentation: Any = parameter(
         "affine",
         OneOf("auto", *AUGMENTATIONS, None),
@@ -180,7 +183,6 @@ class DIVAConfig(TrainingConfig):
     # codes that the births of a lap are planned on; with few, only births that matter are seen to pay, and K settles
     birth_rows: int | None = _hidden(None, Whole(), OneOf(None))
     min_new_mass: float = _hidden(1.0, Number(0))  # fewest samples a new component may have
-    shuffles: bool = _hidden(True, Flag())  # components are put in order of their mass after every lap
 
     @classmethod
     def from_plain(cls, document: Any) -> Self:  # noqa: D102

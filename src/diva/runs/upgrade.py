@@ -14,6 +14,7 @@ RENAMED_SETTINGS = {
     "final_covariance_type": "covariance_type",
 }
 LATER = {"codes": "learnt"}  # parameters and settings that came after these files, as they were then
+LATER_PARAMS = dict.fromkeys(("shuffles",))  # None by default
 
 
 def upgraded(schema: str, kind: str, document: Document, tensors: Tensors) -> tuple[Document, Tensors]:
@@ -44,6 +45,7 @@ def _with_upgraded(document: Document, name: str) -> Document:
 
 def _with_later(document: Document) -> Document:
     """Add what came later to parameters and settings, if a document holds any."""
+    document = document | {"params": LATER_PARAMS | document["params"]} if "params" in document else document
     return document | {name: LATER | held for name in ("params", "config") if isinstance(held := document.get(name), dict)}
 
 

@@ -141,3 +141,56 @@ def test_births_that_see_few_codes_are_few(collected_share, fewest, most):
     batches = StandardizedBatches(ArrayBatches(z), standardization, torch.device("cpu"))
     fit = fit_mixture(batches, MixtureState.start(family, 5.0), rng, moves=[birth, Merge(), Delete(), Shuffle()])
     assert fewest <= fit.state.n_components <= most
+
+
+# --- shuffles
+
+
+def three_at_places():
+    """Ten, thirty and twenty rows at three places far apart."""
+    rng = np.random.default_rng(0)
+    places = np.repeat([0.0, 9.0, 20.0], [100, 300, 200])
+    return (places + rng.normal(0, 0.3, 600)).reshape(-1, 1)
+
+
+def fit_of(z, moves, max_laps=20):
+    batches = StandardizedBatches(ArrayBatches(z), measure(ArrayBatches(z)).standardization, torch.device("cpu"))
+    return fit_mixture(batches, MixtureState.start(FAMILY, 5.0), np.random.default_rng(1), moves=moves, max_laps=max_laps).state
+
+
+def test_without_shuffles_components_stay_where_they_are():
+    z = three_at_places()
+    state = fit_of(z, [Birth(), Merge(), Delete()])
+    assert state.ids == tuple(sorted(state.ids))  # the parent in its place, children behind it
+    assert state.total.counts.tolist() != sorted(state.total.counts.tolist(), reverse=True)
+
+
+def test_with_shuffles_the_heaviest_is_first():
+    state = fit_of(three_at_places(), [Birth(), Merge(), Delete(), Shuffle()])
+    assert state.n_components == 3
+    assert state.total.counts.tolist() == sorted(state.total.counts.tolist(), reverse=True)
+
+
+def test_a_merge_without_shuffles_moves_no_other_component():
+    family = FAMILY
+    z = torch.cat([torch.full((n, 1), place, dtype=torch.float64) for place, n in ((0.0, 2), (5.0, 4), (0.01, 8), (9.0, 16))])
+    resp = torch.eye(4, dtype=torch.float64).repeat_interleave(torch.tensor([2, 4, 8, 16]), 0)
+    memo = summarize(family, z, resp)
+    state = MixtureState(family, 1.0, family.empty(4), (memo,), memo, ids=(0, 1, 2, 3), next_id=4)
+    edit = Edit(torch.tensor([1, 0, 1, 2]), (1, 2, 3), torch.tensor([1]))
+    merge = Proposal("merge", (2, 0), (2,), edit, (family.empty(1),), family.empty(1))
+    assert try_proposal(state, merge, in_order=False)[0].ids == (1, 2, 3)
+    assert try_proposal(state, merge)[0].ids == (3, 2, 1)
+
+
+def test_a_shuffle_is_a_proposal_like_any_other():
+    state = two_components(same_place=False)
+    heavier = summarize(FAMILY, torch.zeros(3, 1), torch.tensor([[0.0, 1.0]]).repeat(3, 1))
+    memo = state.memo[0] + heavier
+    state = MixtureState(FAMILY, 1.0, FAMILY.empty(2), (memo,), memo, ids=(4, 7), next_id=9)
+    (order,) = Shuffle().study(state, MoveMemory(), np.random.default_rng(0)).end_lap()
+    after, record = try_proposal(state, order.proposal(state), in_order=False)
+    assert record.accepted
+    assert after.ids == (7, 4)
+    assert after.total.counts.tolist() == [8.0, 5.0]
+    assert order.proposal(after) is None

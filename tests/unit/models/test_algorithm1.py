@@ -18,3 +18,11 @@ def test_one_lap_an_epoch_gives_birth(params):
     model = DIVA(**SMALL, **params, n_epochs=20, n_laps=1).fit(X)
     assert sum(record.births for record in model.history_) > 0
     assert max(record.n_components for record in model.history_) > 1
+
+
+@pytest.mark.parametrize("shuffles", [True, False])
+def test_components_are_put_in_order_of_their_mass_if_wanted(shuffles):
+    model = DIVA("paper", **SMALL, n_epochs=8, n_laps=4, shuffles=shuffles).fit(X)
+    masses = model.mixture_.masses
+    assert len(masses) > 2
+    assert (np.diff(masses) <= 0).all() == shuffles

@@ -68,11 +68,15 @@ class MoveRecord:
     epoch: int | None = None
 
 
-def try_proposal(state: MixtureState, proposal: Proposal) -> tuple[MixtureState, MoveRecord]:
-    """Accept a proposal if it raises the bound on all data; otherwise return the very same state."""
+def try_proposal(state: MixtureState, proposal: Proposal, *, in_order: bool = True) -> tuple[MixtureState, MoveRecord]:
+    """Accept a proposal if it raises the bound on all data; otherwise return the very same state.
+
+    ``in_order`` judges the candidate with its components in order of mass, where a shuffle would put them anyway.
+    """
     delta = add_up((proposal.past_delta, *proposal.deltas))
-    masses = proposal.edit.apply(state.total, delta).counts
-    edit = proposal.edit.sorted_by(masses)
+    edit = proposal.edit
+    if in_order:
+        edit = edit.sorted_by(edit.apply(state.total, delta).counts)
     total = edit.apply(state.total, delta)
     gain = float(elbo(state.family, state.alpha, total)) - state.elbo
     accepted = gain > 1e-12 * abs(state.elbo) + 1e-9  # more than the rounding of the two bounds
@@ -151,7 +155,7 @@ class Move(Protocol):
 
 
 def try_candidates(
-    state: MixtureState, candidates: Sequence[Candidate], memory: MoveMemory, changed: set[int]
+    state: MixtureState, candidates: Sequence[Candidate], memory: MoveMemory, changed: set[int], *, in_order: bool = True
 ) -> tuple[MixtureState, list[MoveRecord]]:
     """Try candidates one after the other, each on the outcome of those before it.
 
@@ -165,7 +169,7 @@ def try_candidates(
         if proposal is None:
             memory.rejected(candidate.key, state.mass_of(candidate.key[1:]))
             continue
-        state, record = try_proposal(state, proposal)
+        state, record = try_proposal(state, proposal, in_order=in_order)
         records.append(record)
         if record.accepted:
             changed |= candidate.touches | set(record.children)

@@ -14,7 +14,10 @@ from diva.mixture.state import MixtureState
 
 @dataclass(frozen=True)
 class Shuffle:
-    """Stick-breaking weights fall with position, so the bound is highest with the heaviest component first."""
+    """Stick-breaking weights fall with position, so the bound is highest with the heaviest component first.
+
+    With it, candidates of the other moves are judged in that order as well; without it, components stay where they are.
+    """
 
     def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> ShuffleStudy:  # noqa: ARG002  # a Move takes it
         """Nothing to plan: the order follows from the statistics."""
@@ -38,4 +41,5 @@ class _Order(Candidate):
             return None  # in order already
         same = Edit(torch.arange(state.n_components), state.ids, torch.empty(0, dtype=torch.long))
         nothing = state.family.empty(0)
-        return Proposal("shuffle", (), (), same, tuple(nothing for _ in state.memo), nothing)
+        edit = same.sorted_by(state.total.counts)
+        return Proposal("shuffle", (), (), edit, tuple(nothing for _ in state.memo), nothing)
