@@ -13,14 +13,12 @@ from torch.distributions import MultivariateNormal, Normal, kl_divergence
 from torch.nn import functional
 
 from diva import DIVA
-from diva.data import ArrayBatches, ArraySource, Samples
+from diva.data import ArraySource, Samples
 from diva.data.scaling import scaling_for
-from diva.mixture.gaussian import NormalGamma, make_family
-from diva.mixture.laps import fit_mixture
+from diva.mixture.gaussian import make_family
 from diva.mixture.local import summarize
-from diva.mixture.moves import Birth, Delete, Merge, Shuffle
 from diva.mixture.prior import MixturePrior
-from diva.mixture.standardize import Standardization, StandardizedBatches, measure
+from diva.mixture.standardize import Standardization
 from diva.mixture.state import MixtureState
 from diva.models.algorithm1 import Algorithm1
 from diva.models.config import DIVAConfig, resolve
@@ -32,7 +30,8 @@ from diva.training.loop import Batch, run_epochs, shuffled_batches
 from diva.training.objectives import KL_SHARE
 from diva.training.pseudo_labels import PseudoLabelHead
 
-from .literal import NormalWishart, independent_parts, stick_parameters
+from .literal import independent_parts, stick_parameters
+from .literal_mixture import Atoms, LiteralMixture
 
 BOTH = pytest.mark.parametrize("covariance_type", ["diag", "full"])
 ASSIGNMENTS = pytest.mark.parametrize("assignment", ["soft", "hard"])
@@ -477,7 +476,8 @@ def images_of_three_classes(n=96):
     rng = np.random.default_rng(0)
     classes = np.zeros((3, 8, 8))
     classes[0, :4], classes[1, :, :4], classes[2] = 1.0, 1.0, np.eye(8)
-    return np.clip(classes[np.arange(n) % 3] + 0.05 * rng.normal(size=(n, 8, 8)), 0.0, 1.0).astype(np.float32)
+    of = np.array([0, 0, 0, 1, 1, 2])[np.arange(n) % 6]  # of different size, so that their order is no accident
+    return np.clip(classes[of] + 0.05 * rng.normal(size=(n, 8, 8)), 0.0, 1.0).astype(np.float32)
 
 
 def small_vae():
@@ -487,78 +487,61 @@ def small_vae():
     return vae
 
 
-def components_of(state):
-    """Mean, variances and the literal posterior of each component, from its statistics."""
-    family, total = state.family, state.total
-    for k in range(len(total)):
-        parts = []
-        for d in range(family.dim):
-            n, kappa = float(total.counts[k]), family.kappa0 + float(total.counts[k])
-            m = (family.kappa0 * family.m0[d] + total.sum_z[k, d]) / kappa
-            psi = family.beta0[d] + total.sum_zz[k, d] + family.kappa0 * family.m0[d] ** 2 - kappa * m**2
-            parts.append(
-                (slice(d, d + 1), NormalWishart(np.array([float(m)]), kappa, family.nu0 + n, np.array([[float(psi)]])))
-            )
-        yield parts
+FEW_ATOMS = replace(PAPER, min_new_atoms=8.0, min_target_atoms=12.0, min_retained_atoms=6.0)  # for few samples
 
 
 def algorithm_1(vae, x, config, seed):
-    """The paper's lines as they stand; only the laps of the mixture are the package's."""
+    """The paper's lines as they stand."""
     generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
     optimizer = torch.optim.Adam(vae.parameters(), lr=config.learning_rate)
-    state, standardization, numbers = None, None, []
+    atoms = Atoms(config.min_new_atoms, config.min_target_atoms, config.min_retained_atoms)
+    mixture = LiteralMixture(config.latent_dim, atoms, judged=config.births == "collected")  # line 1
+    origin = unit = None
+    numbers = []
     vae.train()
     for _ in range(config.n_epochs):
         buffer = []
         order = torch.randperm(len(x), generator=generator)
         for start in range(0, len(x), config.batch_size):
-            batch = x[order[start : start + config.batch_size]]
+            batch = x[order[start : start + config.batch_size]]  # line 3
             mean, raw = vae.encoder(batch)
             log_var = 10 * torch.tanh(raw / 10)
             z = mean + (log_var / 2).exp() * torch.randn(mean.shape, generator=generator)
-            buffer.append(z.detach())
-            if state is None:
-                kl = [
-                    sum(0.5 * (m**2 + v.exp() - 1 - v) for m, v in zip(*q, strict=True))
-                    for q in zip(mean, log_var, strict=True)
-                ]
+            buffer.append(z.detach().numpy())  # line 4
+            if origin is None:  # K = 1 and nothing seen: N(0, I)
+                shares, places, variances = np.ones((len(batch), 1)), np.zeros((1, z.shape[1])), np.ones((1, z.shape[1]))
             else:
-                case = Case(MixturePrior(state, standardization), list(components_of(state)), state.total.counts.numpy())
-                resp = case.responsibilities(z.detach().numpy())
-                kl = []
-                for i in range(len(batch)):
-                    shares = resp[i] if config.assignment == "soft" else np.eye(len(resp[i]))[resp[i].argmax()]
-                    of_sample = torch.zeros((), dtype=torch.float64)
-                    for share, (m, covariance) in zip(shares, case.gaussians(), strict=True):
-                        s, v = torch.from_numpy(np.diag(covariance).copy()), log_var[i].exp()
-                        of_component = (s.log() - log_var[i] - 1 + v / s + (torch.from_numpy(m) - mean[i]) ** 2 / s).sum() / 2
-                        of_sample = of_sample + share * of_component
-                    kl.append(of_sample)
-            loss = functional.mse_loss(vae.decoder(z), batch) + config.kl_weight * torch.stack(kl).mean()
+                inside = (z.detach().numpy() - origin) / unit
+                shares = special.softmax(mixture.scores(inside, mixture.z, mixture.held), axis=1)  # line 5
+                if config.assignment == "hard":
+                    shares = np.eye(shares.shape[1])[shares.argmax(1)]
+                found = [mixture.posterior(mixture.z, column) for column in mixture.held.T]
+                places = np.array([m * unit + origin for _, _, m, _, _ in found])
+                variances = np.array([b / nu * unit**2 for _, _, _, nu, b in found])
+            kl = torch.zeros(len(batch), dtype=torch.float64)
+            for share, m, s in zip(shares.T, *map(torch.from_numpy, (places, variances)), strict=True):
+                of_component = (s.log() - log_var - 1 + log_var.exp() / s + (m - mean) ** 2 / s).sum(1) / 2
+                kl = kl + torch.from_numpy(share.copy()) * of_component
+            loss = functional.mse_loss(vae.decoder(z), batch) + config.kl_weight * kl.mean()  # line 6
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        codes = ArrayBatches(torch.cat(buffer).numpy())
-        if state is None:
-            standardization = measure(codes).standardization
-            zeros = torch.zeros(mean.shape[1], dtype=torch.float64)
-            family = NormalGamma(zeros, 1e-4, len(zeros) + 2.0, zeros + 0.1 * len(zeros))
-            state = MixtureState.start(family, 5.0)
-        share = min(1.0, config.birth_rows / len(x))
-        moves = [Birth(min_mass=20.0, collected_share=share), Merge(), Delete(), Shuffle()]
-        batches = StandardizedBatches(codes, standardization, torch.device("cpu"))
-        state = fit_mixture(batches, state.forgetting_data(), rng, moves, max_laps=2).state.with_memo_as_past()
-        numbers.append(state.n_components)
-    return state, numbers
+        codes = np.concatenate(buffer)
+        if origin is None:
+            origin, unit = codes.mean(0), codes.std(0)
+        mixture.fit((codes - origin) / unit, config.n_laps, rng)  # lines 8 to 11
+        numbers.append(len(mixture.ids))
+    return mixture, numbers
 
 
+@pytest.mark.parametrize("births", ["collected", "always"])
 @pytest.mark.parametrize(
-    ("weight", "assignment", "n_epochs", "birth_rows"),
-    [(1e-4, "soft", 1, 1800), (1e-4, "soft", 2, 1800), (0.1, "soft", 3, 1800), (0.1, "hard", 3, 1800), (0.1, "soft", 3, 80)],
+    ("weight", "assignment", "n_epochs", "n_laps"),
+    [(1e-4, "soft", 1, 2), (1e-4, "soft", 2, 2), (0.1, "soft", 4, 2), (0.1, "hard", 4, 2), (0.1, "soft", 6, 1)],
 )
-def test_training_is_algorithm_1(weight, assignment, n_epochs, birth_rows):
-    config = replace(PAPER, n_epochs=n_epochs, batch_size=24, latent_dim=4, kl_weight=weight, assignment=assignment)
-    config = replace(config, birth_rows=birth_rows)
+def test_training_is_algorithm_1(weight, assignment, n_epochs, n_laps, births):
+    config = replace(FEW_ATOMS, n_epochs=n_epochs, batch_size=24, latent_dim=4, kl_weight=weight, assignment=assignment)
+    config = replace(config, births=births, n_laps=n_laps)
     source = ArraySource(images_of_three_classes())
     samples = DoubleSamples(source, scaling_for(source, None))
     trained = state_of(small_vae(), seed=5)
@@ -568,7 +551,7 @@ def test_training_is_algorithm_1(weight, assignment, n_epochs, birth_rows):
     before = {name: value.clone() for name, value in literal.state_dict().items()}
     x = samples.take(torch.arange(len(samples)))
     torch.testing.assert_close(x, 2 * torch.from_numpy(source.values).double().unsqueeze(1) - 1)
-    state, numbers = algorithm_1(literal, x, config, seed=5)
+    mixture, numbers = algorithm_1(literal, x, config, seed=5)
     assert n_epochs == 1 or max(numbers[:-1]) > 1  # the KL term had components to choose from
     assert [record.n_components for record in trained.history] == numbers
     for name, value in trained.network.state_dict().items():
@@ -577,13 +560,27 @@ def test_training_is_algorithm_1(weight, assignment, n_epochs, birth_rows):
         float((value.double() - before[name].double()).abs().max()) > 1e-4 for name, value in literal.state_dict().items()
     )
     assert moved > 10
-    torch.testing.assert_close(trained.prior.mixture.total.sum_zz, state.total.sum_zz, rtol=1e-5, atol=1e-6)
+    assert list(trained.prior.mixture.ids) == mixture.ids
+    assert trained.newborn == mixture.newborn
+    sum_zz = torch.from_numpy(mixture.held.T @ mixture.z**2)
+    torch.testing.assert_close(trained.prior.mixture.total.sum_zz, sum_zz, rtol=1e-5, atol=1e-6)
+
+
+def test_algorithm_1_has_births_and_merges_to_be_compared():
+    config = replace(FEW_ATOMS, n_epochs=4, batch_size=24, latent_dim=4, kl_weight=0.1)
+    for births in ("collected", "always"):
+        config = replace(config, births=births)
+        source = ArraySource(images_of_three_classes())
+        trained = state_of(small_vae(), seed=5)
+        samples = DoubleSamples(source, scaling_for(source, None))
+        run_epochs(trained, Algorithm1(Task(config, samples, torch.device("cpu"))))
+        assert {record.move for record in trained.lineage} == {"birth", "merge"}
 
 
 def test_the_kl_term_decides_where_algorithm_1_goes():
     ends = []
     for weight, assignment in ((0.1, "soft"), (0.1, "hard"), (0.0, "soft")):
-        config = replace(PAPER, n_epochs=3, batch_size=24, latent_dim=4, kl_weight=weight, assignment=assignment)
+        config = replace(FEW_ATOMS, n_epochs=3, batch_size=24, latent_dim=4, kl_weight=weight, assignment=assignment)
         source = ArraySource(images_of_three_classes())
         samples = DoubleSamples(source, scaling_for(source, None))
         trained = state_of(small_vae(), seed=5)

@@ -44,6 +44,7 @@ class MixtureFit:
     interrupted: bool
     crowded: bool
     collected: Mapping[int, Collected]  # samples of components, for births that no lap has tried
+    newborn: frozenset[int]  # components that no lap has given data yet
 
 
 def assign_lap(state: MixtureState, batches: Iterable[Block], studies: Sequence[Study]) -> MixtureState:
@@ -148,6 +149,7 @@ def _fit_laps(
     try:
         for lap in range(first_lap, first_lap + max_laps):
             studies = [move.study(state, memory, rng) for move in moves]
+            newborn, memory.newborn = memory.newborn, set()
             if lap == first_lap:
                 state = assign_lap(state, batches, studies)
             else:
@@ -157,14 +159,18 @@ def _fit_laps(
                     memory, judged_under = replace(memory, mass_when_rejected={}), state.family  # judge all of them again
                     studies = [move.study(state, memory, rng) for move in moves]
                 state = revisit_lap(state, batches, studies)
-                _check_bound(state, best, lap)
+                if newborn:  # accepted on other grounds than the bound, which may have fallen
+                    state = state.without_past_of(newborn)
+                else:
+                    _check_bound(state, best, lap)
             state, records = try_moves(state, studies, memory)
             state = state.with_adapted_prior()
             lineage += [replace(r, lap=lap) for r in records if r.accepted and r.move != "shuffle"]
-            mass = max(float(state.total.counts.sum()), 1e-300)
-            converged = state.elbo - best <= tol * mass
-            best = state.elbo
-            history.append(_lap_record(lap, state, mass, records))
+            of_data = state.without(memory.newborn)
+            mass = max(float(of_data.total.counts.sum()), 1e-300)
+            converged = of_data.elbo - best <= tol * mass and not memory.newborn
+            best = of_data.elbo
+            history.append(_lap_record(lap, of_data, mass, records))
             if on_lap is not None:
                 on_lap(history[-1])
         else:
@@ -176,7 +182,16 @@ def _fit_laps(
         state = state.refreshed()
     if any(isinstance(move, Shuffle) for move in moves):
         state = state.in_canonical_order()
-    return MixtureFit(state, tuple(history), tuple(lineage), converged, interrupted, memory.crowded, memory.targets)
+    return MixtureFit(
+        state,
+        tuple(history),
+        tuple(lineage),
+        converged,
+        interrupted,
+        memory.crowded,
+        memory.targets,
+        frozenset(memory.newborn),
+    )
 
 
 def _lap_record(lap: int, state: MixtureState, mass: float, records: Sequence[MoveRecord]) -> LapRecord:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -114,6 +114,16 @@ class MixtureState:
         """Some of the components, with all they have seen."""
         past = self.total[positions]
         return replace(self, past=past, memo=(), total=past, ids=tuple(self.ids[k] for k in positions))
+
+    def without_past_of(self, component_ids: Collection[int]) -> MixtureState:
+        """Let some components forget their past: of newborn ones, what was lent to them to begin with."""
+        positions = torch.tensor([self.position(i) for i in component_ids], dtype=torch.long, device=self.total.counts.device)
+        return replace(self, past=self.past.plus_at(positions, self.past[positions] * -1.0)).refreshed()
+
+    def without(self, component_ids: Collection[int]) -> MixtureState:
+        """Leave out components, with all they hold."""
+        kept = [k for k, i in enumerate(self.ids) if i not in component_ids]
+        return self if len(kept) == len(self.ids) else self.part(kept)
 
     def forgetting_data(self) -> MixtureState:
         """Keep the components, drop all data: for codes that a changed encoder made obsolete."""

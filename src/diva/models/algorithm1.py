@@ -18,7 +18,8 @@ from diva.data import ArrayBatches, Samples
 from diva.exceptions import TrainingError
 from diva.mixture.fitting import start_on
 from diva.mixture.laps import MixtureFit, fit_mixture
-from diva.mixture.moves import Birth, Delete, Merge, Move, Shuffle
+from diva.mixture.moves import Birth, Delete, Expansion, Merge, Move, Shuffle
+from diva.mixture.moves.birth import BirthOptions
 from diva.mixture.prior import MixturePrior
 from diva.mixture.standardize import StandardizedBatches
 from diva.models.clusters import refresh_pseudo_labels
@@ -177,24 +178,35 @@ def fit_prior(state: DIVAState, task: Task) -> MixtureFit:
         options = replace(options_of(config, seed=0), covariance_type=config.prior_covariance_type)
         start = start_on(z.numpy(), options, first_id=state.next_component_id)
         prior = MixturePrior(start.state, start.standardization, config.assignment)
-    moves: list[Move] = [Merge(), Delete(), *([Shuffle()] if config.shuffles else [])]
-    if config.buffered_codes or task.schedule.allows_births(state.position):
-        share = 1.0 if config.birth_rows is None else min(1.0, config.birth_rows / len(z))
-        birth = Birth(
-            min_mass=config.min_new_mass,
-            max_components=config.max_components,
-            collected_share=share,
-            collected=state.collected,
-        )
-        moves.insert(0, birth)
+    moves = moves_after_epoch(state, task, len(z))
     batches = StandardizedBatches(ArrayBatches(z.numpy()), prior.standardization, torch.device("cpu"))
     fit = fit_mixture(batches, prior.mixture.forgetting_data(), state.rng, moves=moves, max_laps=config.n_laps)
     # a lap tries births on what the lap before it has collected; where it is alone, that is the lap of the epoch before
     state.collected = dict(fit.collected) if config.n_laps == 1 else {}
+    state.newborn = fit.newborn
     state.prior = replace(prior, mixture=fit.state.with_memo_as_past())
     state.next_component_id = fit.state.next_id
     state.lineage += [replace(r, epoch=state.epoch) for r in fit.lineage]
     return fit
+
+
+def moves_after_epoch(state: DIVAState, task: Task, n_codes: int) -> list[Move]:
+    """Line 10: the moves that the config asks for."""
+    config = task.config
+    moves: list[Move] = [Merge(), *([Delete()] if config.deletes else [])]
+    if config.buffered_codes or task.schedule.allows_births(state.position):
+        options = BirthOptions(
+            collected_share=1.0 if config.birth_rows is None else min(1.0, config.birth_rows / n_codes),
+            min_new_atoms=config.min_new_atoms,
+            min_target_atoms=config.min_target_atoms,
+            min_retained_atoms=config.min_retained_atoms,
+            max_components=config.max_components,
+        )
+        if config.births == "all":
+            moves.insert(0, Birth(**vars(options), collected=state.collected))
+        else:  # after merges, which are judged by what is there
+            moves.append(Expansion(**vars(options), judged=config.births == "collected", newborn=state.newborn))
+    return [*moves, Shuffle()] if config.shuffles else moves
 
 
 def fresh_codes(state: DIVAState, task: Task) -> Tensor:

@@ -199,8 +199,10 @@ def final_mixture(state: DIVAState, task: Task) -> tuple[Tensor, MixtureModel]:
         mixture = _feature_mixture(codes, state, task)
     elif not task.config.final_refit and isinstance(state.prior, MixturePrior):
         codes = encode(state.network, task.samples, task.device).mean
-        naming = Naming.first(state.prior.mixture.n_components)
-        mixture = MixtureModel(state.prior.mixture, state.prior.standardization, mixture_options(state, task), naming)
+        adopted = state.prior.mixture.without(state.newborn)  # what no lap has given data is not known to be any good
+        state.lineage += [MoveRecord("delete", (i,), (), 0.0, (), True) for i in sorted(state.newborn)]
+        naming = Naming.first(adopted.n_components)
+        mixture = MixtureModel(adopted, state.prior.standardization, mixture_options(state, task), naming)
     elif task.replay is not None:
         codes, mixture = _continued_mixture(state, task, task.replay)
     else:

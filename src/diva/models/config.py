@@ -154,6 +154,18 @@ class DIVAConfig(TrainingConfig):
     covariance_type: Literal["full", "diag"] = by_preset("full", _COVARIANCES, help="Of the mixture that is left at the end.")
     n_laps: int = by_preset(5, Whole(), help="Laps of the mixture after an epoch, T in Algorithm 1.")
     max_components: int = by_preset(200, Whole(), help="Most components the mixture may have.")
+    births: Literal["all", "collected", "always"] = by_preset(
+        "all",
+        OneOf("all", "collected", "always"),
+        help="""What decides about births: the bound on all codes; that on the codes collected to plan them (section 3.3 of the
+        paper); or nothing, so that merges have to undo what was not needed (its appendix).""",
+    )
+    min_new_atoms: float = by_preset(1.0, Number(0), help="Samples that a new component needs when it is created.")
+    min_target_atoms: float = by_preset(2.0, Number(0), help="A component gives birth only if it has more samples than this.")
+    min_retained_atoms: float = by_preset(
+        0.0, Number(0), help="Samples that a component needs to stay, counted over all data in the lap after its birth."
+    )
+    deletes: bool = by_preset(True, Flag(), help="Whether components are deleted, their samples shared among others.")
     shuffles: bool = by_preset(
         True, Flag(), help="Whether components are put in order of their mass; without, they keep their positions."
     )
@@ -182,7 +194,6 @@ class DIVAConfig(TrainingConfig):
     final_refit: bool = _hidden(True, Flag())  # a new mixture is fitted at the end; otherwise the prior stays
     # codes that the births of a lap are planned on; with few, only births that matter are seen to pay, and K settles
     birth_rows: int | None = _hidden(None, Whole(), OneOf(None))
-    min_new_mass: float = _hidden(1.0, Number(0))  # fewest samples a new component may have
 
     @classmethod
     def from_plain(cls, document: Any) -> Self:  # noqa: D102
@@ -291,7 +302,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "final_refit": False,
         "n_laps": 2,
         "birth_rows": 1800,
-        "min_new_mass": 20.0,
+        "births": "collected",
+        "deletes": False,
+        "min_new_atoms": 20.0,
+        "min_target_atoms": 40.0,
+        "min_retained_atoms": 40.0,
         "augmentation": None,
         "grouping": None,
     },

@@ -71,6 +71,7 @@ class DIVAState(TrainState):
     lineage: list[MoveRecord] = field(default_factory=list)
     next_component_id: int = 0  # first id that no component of the training has had
     collected: dict[int, Collected] = field(default_factory=dict)  # for births after the next epoch, by component
+    newborn: frozenset[int] = frozenset()  # components of the prior that no lap has given data yet
     before: MixtureModel | None = None  # the mixture of the fit before, whose clusters keep their ids
     # codes drawn in this epoch while the encoder moved, if the config asks for them; not archived
     sampled: list[Tensor] = field(default_factory=list)
@@ -94,6 +95,7 @@ class DIVAState(TrainState):
             "prior": None,
             "n_pseudo_classes": None,
             "collected": sorted(self.collected),
+            "newborn": sorted(self.newborn),
         }
         for component, (codes, weights) in self.collected.items():
             tensors |= {f"collected.{component}.codes": codes, f"collected.{component}.weights": weights}
@@ -118,6 +120,7 @@ class DIVAState(TrainState):
         self.collected = {
             int(i): (tensors[f"collected.{i}.codes"], tensors[f"collected.{i}.weights"]) for i in document["collected"]
         }
+        self.newborn = frozenset(document["newborn"])
         self.prior = StandardNormal()
         if document["prior"] is not None:
             mixture, standardization = mixture_from_archive(

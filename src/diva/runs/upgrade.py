@@ -13,8 +13,12 @@ RENAMED_SETTINGS = {
     "covariance_type": "prior_covariance_type",
     "final_covariance_type": "covariance_type",
 }
-LATER = {"codes": "learnt"}  # parameters and settings that came after these files, as they were then
-LATER_PARAMS = dict.fromkeys(("shuffles",))  # None by default
+# came after these files: parameters, None by default, and settings
+CODES = {"codes": "learnt"}  # always, then
+LATER_PARAMS = CODES | dict.fromkeys(
+    ("births", "deletes", "shuffles", "min_new_atoms", "min_target_atoms", "min_retained_atoms")
+)
+LATER_SETTINGS = CODES | {"births": "all", "deletes": True, "min_retained_atoms": 0.0}
 
 
 def upgraded(schema: str, kind: str, document: Document, tensors: Tensors) -> tuple[Document, Tensors]:
@@ -23,11 +27,13 @@ def upgraded(schema: str, kind: str, document: Document, tensors: Tensors) -> tu
     if schema == "1" and kind in ("DIVA", "DIVA checkpoint"):
         document, tensors = _from_schema_1(document, tensors)
     if kind == "DIVA":
-        document = _with_later(document) | {"agreement": {}}
-    if kind == "DIVA checkpoint" and isinstance(before := document.get("config"), dict):
-        document["config"] = upgraded_run_config(before)
+        document["params"] = LATER_PARAMS | document["params"]
+        document["config"] = _with_later_settings(document["config"])
+        document["agreement"] = {}
     if kind == "DIVA checkpoint":
-        document["collected"] = []  # what laps had collected for births was thrown away after an epoch
+        document |= {"collected": [], "newborn": []}  # what laps had planned for births was thrown away after an epoch
+        if isinstance(document.get("config"), dict):
+            document["config"] = upgraded_run_config(document["config"])
     if kind == "DPMixture":
         document["params"] = _mixture_params(document["params"])
     if isinstance(stream := document.get("stream"), dict):
@@ -43,12 +49,6 @@ def _with_upgraded(document: Document, name: str) -> Document:
     return document | {name: held | {"params": _mixture_params(held["params"])}}
 
 
-def _with_later(document: Document) -> Document:
-    """Add what came later to parameters and settings, if a document holds any."""
-    document = document | {"params": LATER_PARAMS | document["params"]} if "params" in document else document
-    return document | {name: LATER | held for name in ("params", "config") if isinstance(held := document.get(name), dict)}
-
-
 def _mixture_params(params: Document) -> Document:
     """A mixture had one start, and another way to group, whose outcome is kept."""
     grouping = "valleys" if params["grouping"] == "walk" else params["grouping"]
@@ -59,6 +59,8 @@ def _from_schema_1(document: Document, tensors: Tensors) -> tuple[Document, Tens
     if "recipe" in document:
         document["config"] = _config(document.pop("recipe"), document["params"], document["own_views"])
         document["params"] = upgraded_params(document["params"])
+    elif isinstance(before := document.get("config"), dict) and "recipe" in before:
+        document["config"] = upgraded_run_config(before)
     if isinstance(stream := document.get("stream"), dict):
         stream = dict(stream)
         scores = {"threshold": document.pop("novelty_threshold"), "typical": stream.pop("typical_score")}
@@ -72,12 +74,14 @@ def _from_schema_1(document: Document, tensors: Tensors) -> tuple[Document, Tens
 def upgraded_run_config(config: Document) -> Document:
     """The configuration in the folder of a run."""
     if "recipe" not in config:
-        return _with_later(config)
+        if config.get("model") != "DIVA" or "min_new_mass" not in config["config"]:
+            return config
+        return config | {"params": CODES | config["params"], "config": _with_later_settings(config["config"])}
     networks, augmentation = config["own encoder and decoder"], config["own augmentation"]
     return {
         "version": config["version"],
         "model": "DIVA",
-        "params": LATER | upgraded_params(config["params"]),
+        "params": CODES | upgraded_params(config["params"]),
         "config": _config(config["recipe"], config["params"], augmentation),
         "own": [*(["encoder", "decoder"] if networks else []), *(["augmentation"] if augmentation else [])],
     }
@@ -95,7 +99,16 @@ def _config(recipe: Document, params: Document, own_augmentation: bool) -> Docum
     config = {RENAMED_SETTINGS.get(name, name): value for name, value in recipe.items()}
     seen, asked = config.pop("views"), params["augmentation"]
     config["augmentation"] = "own" if own_augmentation else seen if asked == "auto" else asked
-    return LATER | config | {"early_stopping": params["early_stopping"]}
+    return _with_later_settings(config | {"early_stopping": params["early_stopping"]})
+
+
+def _with_later_settings(config: Document) -> Document:
+    """Minimum atoms were one number, and counted on what births are planned on."""
+    if "min_new_mass" not in config:
+        return config
+    config = dict(config)
+    least = config.pop("min_new_mass")
+    return config | LATER_SETTINGS | {"min_new_atoms": least, "min_target_atoms": 2 * least}
 
 
 def _epoch(record: Document) -> Document:

@@ -10,7 +10,7 @@ from diva.data import ArrayBatches
 from diva.mixture.gaussian import make_family
 from diva.mixture.laps import fit_mixture
 from diva.mixture.local import summarize
-from diva.mixture.moves import Birth, Delete, Merge, Shuffle
+from diva.mixture.moves import Birth, Delete, Expansion, Merge, Shuffle
 from diva.mixture.moves.base import Edit, MoveMemory, Proposal, joint_entropy_floor, try_proposal, x_log_x
 from diva.mixture.standardize import StandardizedBatches, measure
 from diva.mixture.state import MixtureState
@@ -130,17 +130,88 @@ def test_a_rejected_proposal_cools_down_until_its_mass_has_changed():
 # --- births
 
 
-@pytest.mark.parametrize(("collected_share", "fewest", "most"), [(1.0, 12, 12), (0.05, 1, 4)])
-def test_births_that_see_few_codes_are_few(collected_share, fewest, most):
-    """A child needs ``min_mass`` of the codes that its birth was planned on, so K follows what is collected."""
-    rng = np.random.default_rng(0)
-    z = np.concatenate([rng.normal(c, 0.1, size=(100, 2)) for c in itertools.product(range(4), range(3))])
-    standardization = measure(ArrayBatches(z)).standardization
+TWELVE = np.concatenate(
+    [np.random.default_rng(i).normal(c, 0.1, size=(100, 2)) for i, c in enumerate(itertools.product(range(4), range(3)))]
+)
+
+
+def moves_with(births, **options):
+    """Those of the paper, with its births or ours."""
+    if births == "all":
+        return [Birth(**options), Merge(), Shuffle()]
+    return [Merge(), Expansion(**options, judged=births == "collected"), Shuffle()]
+
+
+def fit_twelve(births, max_laps=60, **options):
+    batches = StandardizedBatches(ArrayBatches(TWELVE), measure(ArrayBatches(TWELVE)).standardization, torch.device("cpu"))
     family = make_family("diag", torch.zeros(2).double(), torch.full((2,), 0.1).double())
-    birth = Birth(min_mass=20.0, collected_share=collected_share)
-    batches = StandardizedBatches(ArrayBatches(z), standardization, torch.device("cpu"))
-    fit = fit_mixture(batches, MixtureState.start(family, 5.0), rng, moves=[birth, Merge(), Delete(), Shuffle()])
-    assert fewest <= fit.state.n_components <= most
+    start = MixtureState.start(family, 5.0)
+    return fit_mixture(batches, start, np.random.default_rng(0), moves=moves_with(births, **options), max_laps=max_laps)
+
+
+@pytest.mark.parametrize("births", ["all", "collected"])
+def test_births_find_twelve_places(births):
+    state = fit_twelve(births).state
+    assert state.n_components == 12
+    np.testing.assert_allclose(state.total.counts, 100.0, atol=1.0)
+
+
+def test_births_that_are_not_judged_find_them_with_some_to_spare():
+    fit = fit_twelve("always")
+    assert 12 <= fit.state.without(fit.newborn).n_components <= 16
+    assert max(record.elbo for record in fit.history) == pytest.approx(fit_twelve("all").history[-1].elbo, abs=5.0)
+
+
+@pytest.mark.parametrize("births", ["all", "collected", "always"])
+def test_nothing_is_lost_or_counted_twice(births):
+    """What an expansion lends is taken back after the lap."""
+    for max_laps in range(2, 9):
+        fit = fit_twelve(births, max_laps)
+        held = fit.state.without(fit.newborn)
+        assert float(held.total.counts.sum()) == pytest.approx(1200.0)
+        torch.testing.assert_close(held.total.sum_z.sum(0), torch.zeros(2).double(), atol=1e-3, rtol=0.0)
+        assert fit.history[-1].elbo == pytest.approx(held.elbo)
+
+
+def test_what_is_judged_by_collected_samples_is_accepted_if_their_bound_rises():
+    fit = fit_twelve("collected", max_laps=8)
+    births = [record for record in fit.lineage if record.move == "birth"]
+    assert births
+    assert all(record.gain > 0 for record in births)
+
+
+def test_what_is_not_judged_is_born_in_every_lap_of_one_component():
+    fit = fit_twelve("always", max_laps=6)
+    assert {record.births for record in fit.history} == {0, 1}
+    assert any(record.gain < 0 for record in fit_twelve("always", max_laps=12).lineage if record.move == "birth")
+    assert sum(record.merges for record in fit.history) > 0  # which undo them
+
+
+@pytest.mark.parametrize("births", ["all", "collected"])
+@pytest.mark.parametrize("share", [1.0, 0.2])
+def test_a_new_component_needs_its_atoms_of_the_data(births, share):
+    """However few samples the birth is planned on."""
+    assert fit_twelve(births, collected_share=share, min_new_atoms=90.0).state.n_components > 1
+    assert fit_twelve(births, collected_share=share, min_new_atoms=700.0).state.n_components == 1
+
+
+@pytest.mark.parametrize("births", ["all", "collected", "always"])
+def test_a_component_gives_birth_only_if_it_has_the_atoms(births):
+    assert fit_twelve(births, min_target_atoms=1199.0).state.n_components > 1
+    assert fit_twelve(births, min_target_atoms=1201.0).state.n_components == 1
+    parents = [r for r in fit_twelve(births, min_target_atoms=500.0).lineage if r.move == "birth"]
+    assert len(parents) < len([r for r in fit_twelve(births, min_target_atoms=2.0).lineage if r.move == "birth"])
+
+
+@pytest.mark.parametrize("births", ["all", "collected", "always"])
+def test_a_component_that_was_born_needs_its_atoms_to_stay(births):
+    def held(least):
+        fit = fit_twelve(births, max_laps=30, min_retained_atoms=least)
+        return fit.state.without(fit.newborn).n_components
+
+    assert held(0.0) >= 12
+    assert 1 < held(150.0) < 12
+    assert held(700.0) == 1
 
 
 # --- shuffles

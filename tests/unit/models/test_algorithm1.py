@@ -26,3 +26,51 @@ def test_components_are_put_in_order_of_their_mass_if_wanted(shuffles):
     masses = model.mixture_.masses
     assert len(masses) > 2
     assert (np.diff(masses) <= 0).all() == shuffles
+
+
+def moves_of(**params):
+    """Names of the moves that were accepted while training."""
+    model = DIVA("paper", **SMALL, n_epochs=8, n_laps=3, **params).fit(X)
+    return [record.move for record in model.training_lineage_ if record.children], model
+
+
+@pytest.mark.parametrize("births", ["all", "collected", "always"])
+def test_births_are_a_choice(births):
+    moves, model = moves_of(births=births, min_retained_atoms=0)
+    assert model.config_.births == births
+    assert moves.count("birth") > 0
+    assert model.n_components_ > 1
+    born = [record for record in model.training_lineage_ if record.move == "birth"]
+    assert any(record.gain < 0 for record in born) == (births == "always")
+    # ours replaces the parent, which keeps its id, by children; the paper's components come beside it
+    assert all(record.children[0] == record.parents[0] for record in born)
+
+
+def test_deletes_are_a_choice():
+    spread = {"births": "always", "n_epochs": 20, "covariance_scale": 0.01, "min_retained_atoms": 0, "min_new_atoms": 1}
+    params = {**SMALL, "preset": "paper", "n_laps": 6, **spread}
+    deleted = [sum(record.deletes for record in DIVA(**params, deletes=deletes).fit(X).history_) for deletes in (True, False)]
+    assert deleted[0] > deleted[1] == 0
+
+
+def test_what_the_last_lap_created_is_left_out():
+    model = DIVA("paper", **SMALL, births="always", n_epochs=1, n_laps=1).fit(X)
+    birth, *gone = model.training_lineage_
+    assert (birth.move, {record.move for record in gone}) == ("birth", {"delete"})
+    assert [record.parents for record in gone] == [(child,) for child in birth.children[1:]]
+    assert model.component_ids_.tolist() == [0]
+    assert model.mixture_.masses.sum() == pytest.approx(len(X))
+
+
+@pytest.mark.parametrize(("least", "alone"), [(0, False), (len(X) + 1, True)])
+@pytest.mark.parametrize("births", ["all", "collected", "always"])
+def test_components_that_stay_small_do_not_stay(births, least, alone):
+    _, model = moves_of(births=births, min_retained_atoms=least)
+    assert (model.n_components_ == 1) == alone
+
+
+@pytest.mark.parametrize("births", ["all", "collected", "always"])
+def test_a_component_too_small_gives_no_birth(births):
+    moves, model = moves_of(births=births, min_target_atoms=len(X) + 1)
+    assert moves == []
+    assert model.n_components_ == 1

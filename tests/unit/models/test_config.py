@@ -133,7 +133,11 @@ def test_the_paper_preset_holds_the_table_of_hyper_parameters():
     assert config.learning_rate == 1e-3
     assert config.weight_decay == 0.0
     assert config.batch_size == 128
-    assert config.min_new_mass == 20  # b_minNumAtomsForNewComp
+    assert config.min_new_atoms == 20  # b_minNumAtomsForNewComp
+    assert config.min_target_atoms == 40  # b_minNumAtomsForTargetComp
+    assert config.min_retained_atoms == 40  # b_minNumAtomsForRetainComp
+    assert config.births == "collected"  # section 3.3
+    assert not config.deletes  # it has none
     assert config.covariance_scale == 0.1  # sF
     assert config.prior_covariance_type == config.covariance_type == "diag"
     assert config.reconstruction == "mse"
@@ -277,7 +281,10 @@ def test_births_are_planned_on_a_whole_number_of_codes(rows):
         ("prior_covariance_type", "round"),
         ("augmentation", "blur"),
         ("grouping", "tree"),
-        ("min_new_mass", "few"),
+        ("min_new_atoms", "few"),
+        ("min_retained_atoms", -1.0),
+        ("births", "sometimes"),
+        ("deletes", "no"),
         ("final_refit", None),
         ("kl_weight", -1.0),
     ],

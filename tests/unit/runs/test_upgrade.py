@@ -57,7 +57,9 @@ def test_settings_have_their_new_names(old):
     assert config["prior_covariance_type"] == before["covariance_type"]
     assert config["covariance_type"] == before["final_covariance_type"]
     assert config["augmentation"] == before["views"]
-    same = before.keys() - {"sharpening", "covariance_type", "final_covariance_type", "views"}
+    assert (config["min_new_atoms"], config["min_target_atoms"]) == (before["min_new_mass"], 2 * before["min_new_mass"])
+    assert (config["births"], config["deletes"], config["min_retained_atoms"]) == ("all", True, 0.0)
+    same = before.keys() - {"sharpening", "covariance_type", "final_covariance_type", "views", "min_new_mass"}
     assert {name: config[name] for name in same} == {name: before[name] for name in same}
 
 

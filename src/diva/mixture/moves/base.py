@@ -52,6 +52,8 @@ class Proposal:
     edit: Edit
     deltas: tuple[SuffStats, ...]  # addition for each batch of the memo
     past_delta: SuffStats  # addition for the past
+    gain: float | None = None  # by which it is judged; None: rise of the bound on all data
+    certain: bool = False  # accepted whatever the gain
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class MoveRecord:
 
 
 def try_proposal(state: MixtureState, proposal: Proposal, *, in_order: bool = True) -> tuple[MixtureState, MoveRecord]:
-    """Accept a proposal if it raises the bound on all data; otherwise return the very same state.
+    """Accept a proposal if it raises the bound on all data, or is to be judged otherwise; else return the very same state.
 
     ``in_order`` judges the candidate with its components in order of mass, where a shuffle would put them anyway.
     """
@@ -78,8 +80,8 @@ def try_proposal(state: MixtureState, proposal: Proposal, *, in_order: bool = Tr
     if in_order:
         edit = edit.sorted_by(edit.apply(state.total, delta).counts)
     total = edit.apply(state.total, delta)
-    gain = float(elbo(state.family, state.alpha, total)) - state.elbo
-    accepted = gain > 1e-12 * abs(state.elbo) + 1e-9  # more than the rounding of the two bounds
+    gain = float(elbo(state.family, state.alpha, total)) - state.elbo if proposal.gain is None else proposal.gain
+    accepted = proposal.certain or gain > 1e-12 * abs(state.elbo) + 1e-9  # more than the rounding of the two bounds
     child_masses = tuple(float(total.counts[edit.ids.index(c)]) for c in proposal.children)
     record = MoveRecord(proposal.move, proposal.parents, proposal.children, gain, child_masses, accepted)
     if not accepted:
@@ -97,7 +99,7 @@ def try_proposal(state: MixtureState, proposal: Proposal, *, in_order: bool = Tr
 
 @dataclass
 class MoveMemory:
-    """What the moves remember from lap to lap: samples collected for births, and the cool-down of rejected proposals.
+    """What the moves remember from lap to lap: samples collected for births, newborn components, rejected proposals.
 
     A rejected proposal is not made again until the mass it is about has changed by a share of ``cool_down``, so that proposing
     gets cheaper as the mixture settles.
@@ -106,6 +108,7 @@ class MoveMemory:
     cool_down: float = 0.05
     crowded: bool = False  # a birth found no room under max_components
     targets: dict[int, Collected] = field(default_factory=dict)  # by the id of the component
+    newborn: set[int] = field(default_factory=set)  # components that wait for the next lap with what an expansion lent them
     mass_when_rejected: dict[Key, float] = field(default_factory=dict)
 
     def cools_down(self, key: Key, mass: float) -> bool:
@@ -172,7 +175,7 @@ def try_candidates(
         state, record = try_proposal(state, proposal, in_order=in_order)
         records.append(record)
         if record.accepted:
-            changed |= candidate.touches | set(record.children)
+            changed |= candidate.touches | {*record.parents, *record.children}
             candidate.accepted(record)
         else:
             memory.rejected(candidate.key, state.mass_of(candidate.key[1:]))

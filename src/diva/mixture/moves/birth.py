@@ -15,22 +15,34 @@ from diva.mixture.gaussian import GaussianFamily, Linear
 from diva.mixture.local import FLOAT32_AMPLIFICATION, LocalStep, exp_of_log
 from diva.mixture.moves.base import Candidate, Collected, Edit, MoveMemory, MoveRecord, Proposal, Study, x_log_x
 from diva.mixture.state import MixtureState
-from diva.mixture.stats import SuffStats, concat
+from diva.mixture.stats import SuffStats, add_up, concat
 from diva.mixture.sticks import expected_log_weights, stick_posterior
 
 COLLECT_ABOVE = 0.1  # responsibility above which a code is collected for a component
 
 
 @dataclass(frozen=True)
-class Birth:
-    """Collect samples of a component, create fresh components on them, let them adopt its data."""
+class BirthOptions:
+    """What all ways of giving birth share; minimum atoms are samples of the data, however few are collected."""
 
-    n_fresh: int = 5  # components created for each one that is split, before siblings are joined again
+    n_fresh: int = 5  # components created on the samples of one
     n_collected: int = 1000  # samples collected for each component, at least, if it has so many
     collected_share: float = 1.0  # chance of a code to be collected: births are planned on this share of the data, at most
     n_steps: int = 10  # restricted variational steps of the creation, at most
-    min_mass: float = 1.0  # children with less mass are folded into their siblings
+    min_new_atoms: float = 1.0  # what a fresh component needs; those with less leave their samples to their siblings
+    min_target_atoms: float = 2.0  # a component gives birth if it has more
+    min_retained_atoms: float = 0.0  # what a component that was born needs to stay, once it has adopted data
     max_components: int = 200  # no birth goes beyond so many
+
+    def least_sample(self, collected: float, represented: float) -> float:
+        """Weight of collected samples that a fresh component needs, at least 1, if they represent so much of the data."""
+        return max(1.0, self.min_new_atoms * min(1.0, collected / max(represented, 1e-300)))
+
+
+@dataclass(frozen=True)
+class Birth(BirthOptions):
+    """Collect samples of a component, create fresh components on them, let them adopt its data, judge by all of it."""
+
     collected: Mapping[int, Collected] = field(default_factory=dict)  # by a fit before, for births in the first lap
 
     def study(self, state: MixtureState, memory: MoveMemory, rng: np.random.Generator) -> BirthStudy:
@@ -41,6 +53,9 @@ class Birth:
             if parent not in state.ids:
                 continue
             k = state.position(parent)
+            if state.total.counts[k] < self.min_target_atoms:
+                memory.rejected(("birth", parent), float(state.total.counts[k]))
+                continue
             options = replace(self, n_fresh=min(self.n_fresh, 1 + self.max_components - state.n_components))
             children = create(state, k, z, weights, options, np.random.default_rng([seed, parent]))
             if children is None:
@@ -55,7 +70,7 @@ class Birth:
             for k, component in enumerate(state.ids)
             if not full
             and component not in adopting
-            and (not state.memo or state.total.counts[k] > 2 * self.min_mass)
+            and (not state.memo or state.total.counts[k] > self.min_target_atoms)
             and not memory.cools_down(("birth", component), float(state.total.counts[k]))
         ]
         return BirthStudy(state, adoptions, wanted, self, memory, np.random.default_rng(seed))
@@ -83,22 +98,23 @@ def create(
     """
     family = state.family
     z, weights = z.double(), weights.double()
-    anchored = float(state.past.counts[k]) > options.min_mass
+    present = float(state.total.counts[k] - state.past.counts[k])
+    least = options.least_sample(float(weights.sum()), present)
+    anchored = float(state.past.counts[k]) > options.min_new_atoms
     anchor = state.past[k] if anchored else family.empty()
-    samples = _Samples(family, state.alpha, family.features(z), weights, anchor)
+    samples = Samples(family, state.alpha, family.features(z), weights, anchor)
     centres = seed_centres(z, weights, options.n_fresh, rng)
     resp = torch.nn.functional.one_hot(nearest(z, centres), len(centres)).to(z.dtype)
     if anchored:
         resp = torch.cat([resp.new_zeros(len(resp), 1), resp], dim=1)
-    stats = _fold_small(samples.restricted_steps(resp, options.n_steps), options.min_mass)
+    stats = fold_small(samples.restricted_steps(resp, options.n_steps), least)
     if len(stats) > 1:
         resp = samples.joined_siblings(samples.responsibilities(stats))
         if resp.shape[1] > 1:
-            stats = _fold_small(samples.restricted_steps(resp, 2), options.min_mass)
+            stats = fold_small(samples.restricted_steps(resp, 2), least)
     if len(stats) < 2:
         return None
     # the samples stand for all of the component's present data
-    present = float(state.total.counts[k] - state.past.counts[k])
     past = _padded(anchor, len(stats))
     stats = (stats - past) * (present / float(weights.sum())) + past
     heir = 0 if anchored else int(stats.counts.argmax())
@@ -109,15 +125,15 @@ def _padded(anchor: SuffStats, n_components: int) -> SuffStats:
     return concat([anchor, anchor.zeros(n_components - 1)])
 
 
-def _fold_small(stats: SuffStats, min_mass: float) -> SuffStats:
-    """Drop children below ``min_mass``; the next local step gives what they had to their siblings."""
-    keep = stats.counts >= min_mass
+def fold_small(stats: SuffStats, least: float) -> SuffStats:
+    """Drop children below a mass; the next local step gives what they had to their siblings."""
+    keep = stats.counts >= least
     keep[stats.counts.argmax()] = True
     return stats[torch.nonzero(keep).squeeze(1)]
 
 
 @dataclass(frozen=True)
-class _Samples:
+class Samples:
     """What was collected for a component, and the variational inference restricted to it."""
 
     family: GaussianFamily
@@ -134,10 +150,12 @@ class _Samples:
         return own + _padded(self.anchor, len(own))
 
     def scores(self, stats: SuffStats) -> Linear:
+        """Log weight plus expected log-likelihood of each child, linear in the features."""
         coef, offset = self.family.expected_log_likelihood(stats)
         return Linear(coef, offset + expected_log_weights(*stick_posterior(stats.counts, self.alpha)))
 
     def responsibilities(self, stats: SuffStats) -> Tensor:
+        """Probability of each child for each sample, (n, J)."""
         coef, offset = self.scores(stats)
         return torch.softmax(torch.addmm(offset, self.features, coef), dim=1)
 
@@ -169,10 +187,10 @@ class _Samples:
         return resp
 
 
-class _Samplers:
+class Samplers:
     """Fair samples of codes for several components: ``n_collected`` each if so many come, and at most twice that."""
 
-    def __init__(self, options: Birth, expected: Tensor, rng: np.random.Generator) -> None:
+    def __init__(self, options: BirthOptions, expected: Tensor, rng: np.random.Generator) -> None:
         self._size, self._rng = options.n_collected, rng
         # draw a little more than is needed of what is expected; should more come, the sample is thinned
         self._chance = (1.3 * self._size / expected.clamp_min(1.0)).clamp_max(options.collected_share).float()
@@ -220,11 +238,11 @@ class _Adoption(Candidate):
         self.touches = frozenset([self._parent])
         self.precise = children.precise
         self._k, self._family, self._memory = k, state.family, memory
-        self._max_components = options.max_components
+        self._options = options
         order = [children.heir, *(j for j in range(len(children)) if j != children.heir)]
         self._n_children = len(children)
         self._scores = Linear(children.scores.coef[:, order], children.scores.offset[order])
-        self._samplers = _Samplers(options, children.masses[order], rng)
+        self._samplers = Samplers(options, children.masses[order], rng)
         self._deltas: list[SuffStats] = []  # of each batch: what the heir and then each other child gains
 
     def begin_batch(self) -> None:
@@ -257,8 +275,12 @@ class _Adoption(Candidate):
         """The heir keeps the parent's name and place, the other children join at the end."""
         k, n_old = state.position(self._parent), state.n_components
         fresh = tuple(range(state.next_id, state.next_id + self._n_children - 1))
-        if n_old + len(fresh) > self._max_components:
+        if n_old + len(fresh) > self._options.max_components:
             self._memory.crowded = True
+            return None
+        masses = add_up(self._deltas).counts
+        masses[0] += state.total.counts[k]
+        if float(masses.min()) < self._options.min_retained_atoms:
             return None
         positions = torch.tensor([k, *range(n_old, n_old + len(fresh))])
         edit = Edit(torch.arange(n_old), (*state.ids, *fresh), positions)
@@ -289,7 +311,7 @@ class BirthStudy(Study):
         self._wanted = [(state.ids[k], float(state.total.counts[k])) for k in wanted]
         self._columns = torch.tensor(wanted, dtype=torch.long, device=state.total.counts.device)
         present = state.total.counts - state.past.counts if state.memo else torch.ones_like(state.total.counts)
-        self._samplers = _Samplers(options, present[self._columns], rng)
+        self._samplers = Samplers(options, present[self._columns], rng)
         self.precise = any(adoption.precise for adoption in adoptions)
         self.busy = bool(adoptions) or bool(wanted)
 

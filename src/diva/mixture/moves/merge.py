@@ -96,12 +96,13 @@ class _Pair(Candidate):
             state,
             survivor,
             gone,
-            tuple(_entropy_only(state, e) for e in self._entropy_deltas),
-            _entropy_only(state, torch.tensor(floor, dtype=torch.float64)),
+            tuple(entropy_only(state, e) for e in self._entropy_deltas),
+            entropy_only(state, floor),
         )
 
 
-def _entropy_only(state: MixtureState, entropy: Tensor) -> SuffStats:
+def entropy_only(state: MixtureState, entropy: Tensor | float) -> SuffStats:
+    """Statistics that change nothing but the entropy of one component."""
     empty = state.family.empty()
     return SuffStats(empty.counts, empty.sum_z, empty.sum_zz, empty.entropy + entropy)
 
