@@ -141,8 +141,8 @@ class DIVAConfig(TrainingConfig):
         "auto",
         OneOf("auto"),
         Number(0),
-        help="""Weight of the KL term beside the mean squared error, the paper's kld_weight (beside nll: of the KL term itself).
-        auto calibrates it to the error of reconstruction.""",
+        help="""Weight of the KL term beside the mean over a sample's numbers of the squared error or nll, the paper's
+        kld_weight. auto calibrates it to the error of reconstruction.""",
     )
     assignment: Literal["soft", "hard"] = by_preset(
         "soft", OneOf("soft", "hard"), help="Whether the KL term weighs all components (equation 9) or takes one (equation 8)."

@@ -20,7 +20,7 @@ class Elbo:
     """The negative evidence lower bound of a VAE with a Gaussian decoder, its KL term weighed."""
 
     reconstruction: Literal["mse", "nll"]
-    # beside the *mean* squared error, as in the paper, or beside the negative log-likelihood
+    # beside the *mean* over a sample's numbers of the squared error, as in the paper, or of the negative log-likelihood
     kl_weight: float | Literal["auto"]
     n_numbers: int  # numbers in a sample, d
 
@@ -32,10 +32,8 @@ class Elbo:
         return 1.0 if self.reconstruction == "nll" else 2.0 * KL_SHARE * variance
 
     def weight(self, variance: float) -> float:
-        """Weight of the KL term beside the summed squared error, or beside the negative log-likelihood."""
-        if self.kl_weight == "auto":
-            return self.nat(variance)
-        return self.kl_weight if self.reconstruction == "nll" else self.kl_weight * self.n_numbers
+        """Weight of the KL term beside the squared error or negative log-likelihood, summed over the numbers of a sample."""
+        return self.nat(variance) if self.kl_weight == "auto" else self.kl_weight * self.n_numbers
 
     def loss(self, terms: LossTerms, variance: float) -> Tensor:
         """Mean loss of a batch, per number of a sample as in the paper."""
