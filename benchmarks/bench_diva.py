@@ -66,7 +66,12 @@ CASES = {
         params={"n_clusters": 10},
         model=DEC,
     ),
-    "paper": Case('MNIST, 60,000 training images, DIVA(preset="paper")', "mnist", seeds=(0,), params={"preset": "paper"}),
+    "paper": Case(
+        'MNIST, 60,000 training images, DIVA(preset="paper", n_epochs=11)',
+        "mnist",
+        seeds=(0,),
+        params={"preset": "paper", "n_epochs": 11},
+    ),
 }
 
 

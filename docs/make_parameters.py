@@ -8,7 +8,7 @@ from typing import Any
 
 from diva import DIVA, DPMixture
 from diva.baselines import DEC
-from diva.models.config import PRESETS
+from diva.models.config import PAPER_DATASETS, PAPER_ROWS, PRESETS
 
 PAGE = Path(__file__).parent / "parameters.md"
 HEAD = """# Parameters
@@ -40,9 +40,12 @@ def tables(estimator: Any) -> list[str]:
 
 def presets() -> str:
     """What the presets of DIVA set beside the defaults of its configuration."""
+    listed = {f"`{name}`": set_to for name, set_to in PRESETS.items()}
+    listed["`paper`, rows of numbers: as well"] = PAPER_ROWS
+    listed |= {f"`diva fit {name} --preset paper`: as well": set_to for name, set_to in PAPER_DATASETS.items()}
     rows = [
-        f"| `{name}` | {', '.join(f'`{k}={v!r}`' for k, v in set_to.items()) or 'the defaults'} |"
-        for name, set_to in PRESETS.items()
+        f"| {name} | {', '.join(f'`{k}={v!r}`' for k, v in set_to.items()) or 'the defaults'} |"
+        for name, set_to in listed.items()
     ]
     return "\n".join(["## Presets of DIVA\n", "| preset | sets |", "|---|---|", *rows]) + "\n"
 

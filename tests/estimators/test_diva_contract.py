@@ -497,9 +497,8 @@ def test_every_way_to_learn_gives_a_finite_model(params, which):
         assert model.hierarchy_ is None
 
 
-def test_the_paper_to_the_letter():
-    rows, images = DIVA("paper", hidden_sizes=(8,), random_state=0).fit(X), DIVA("paper", random_state=0).fit(IMAGES)
-    assert len(rows.history_) == len(images.history_) == 11
+def test_the_paper_s_codes():
+    rows, images = DIVA("paper", hidden_sizes=(8,), n_epochs=2, random_state=0).fit(X), DIVA("paper", n_epochs=2).fit(IMAGES)
     assert rows.transform(X).shape == (len(X), 100)
     assert images.transform(IMAGES).shape == (len(IMAGES), 16)
 

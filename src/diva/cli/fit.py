@@ -19,6 +19,7 @@ from diva.cli._sources import SourceSpec, open_spec, specify
 from diva.data import LoadedData
 from diva.data.datasets.registry import AS_PUBLISHED
 from diva.models.base import DeepClusterer
+from diva.models.config import PAPER_DATASETS
 from diva.report import write_report
 from diva.runs.folder import CHECKPOINT
 from diva.runs.load import DEEP_MODELS
@@ -68,8 +69,11 @@ def fit(
 
 
 def suggestions(data: LoadedData, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that suit a data set; none beside a preset that was asked for, which says what the parameters are."""
-    return data.suggested if given.get("preset", "auto") == "auto" else {}
+    """Parameters that suit a data set; beside a preset that was asked for, only those that it has for the data set."""
+    preset = given.get("preset", "auto")
+    if preset == "paper":
+        return PAPER_DATASETS.get(data.name, {})
+    return data.suggested if preset == "auto" else {}
 
 
 def learn(model: DeepClusterer, run: Path, spec: SourceSpec, data: LoadedData, *, with_report: bool, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """Flags: made from what the models declare, read as the values they mean."""
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -8,6 +9,8 @@ from diva.baselines import DEC
 from diva.cli import _flags
 from diva.cli._errors import UsageError
 from diva.cli._flags import from_text, given_params, make_model, parameters_of, with_flags
+from diva.cli.fit import suggestions
+from diva.data import ArraySource, LoadedData
 from diva.models.diva import DIVA
 from diva.runs.load import DEEP_MODELS
 
@@ -60,6 +63,19 @@ def test_what_makes_no_sense_is_said_by_its_flag(model, given, said):
     with pytest.raises(UsageError) as error:
         given_params(model, given, None)
     assert str(error.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("stl10", {"preset": "paper"}, {"learning_rate": 2.5e-5}),
+        ("stl10", {}, {"pca": 8}),
+        ("mnist", {"preset": "paper"}, {}),
+        ("stl10", {"preset": "features"}, {}),
+    ],
+)
+def test_what_suits_a_data_set(name, given, expected):
+    assert suggestions(LoadedData(ArraySource(np.zeros((2, 3))), name=name, suggested={"pca": 8}), given) == expected
 
 
 def shown(monkeypatch):

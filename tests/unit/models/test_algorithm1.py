@@ -10,10 +10,11 @@ torch.set_num_threads(1)
 
 rng = np.random.default_rng(0)
 X = (np.repeat([[0, 0, 0, 0], [6, 0, 0, 6], [0, 6, 6, 0]], 60, axis=0) + rng.normal(size=(180, 4))).astype(np.float32)
+ATOMS = {"min_new_atoms": 20, "min_target_atoms": 40, "min_retained_atoms": 40}
 SMALL = {"latent_dim": 2, "hidden_sizes": (16,), "learning_rate": 0.01, "batch_size": 32, "random_state": 0}
 
 
-@pytest.mark.parametrize("params", [{}, {"preset": "paper"}], ids=["default", "paper"])
+@pytest.mark.parametrize("params", [{}, {"preset": "paper"} | ATOMS], ids=["default", "paper"])
 def test_one_lap_an_epoch_gives_birth(params):
     model = DIVA(**SMALL, **params, n_epochs=20, n_laps=1).fit(X)
     assert sum(record.births for record in model.history_) > 0
@@ -22,7 +23,7 @@ def test_one_lap_an_epoch_gives_birth(params):
 
 @pytest.mark.parametrize("shuffles", [True, False])
 def test_components_are_put_in_order_of_their_mass_if_wanted(shuffles):
-    model = DIVA("paper", **SMALL, n_epochs=8, n_laps=4, shuffles=shuffles).fit(X)
+    model = DIVA("paper", **SMALL, **ATOMS, n_epochs=8, n_laps=4, shuffles=shuffles).fit(X)
     masses = model.mixture_.masses
     assert len(masses) > 2
     assert (np.diff(masses) <= 0).all() == shuffles
@@ -30,7 +31,7 @@ def test_components_are_put_in_order_of_their_mass_if_wanted(shuffles):
 
 def moves_of(**params):
     """Names of the moves that were accepted while training."""
-    model = DIVA("paper", **SMALL, n_epochs=8, n_laps=3, **params).fit(X)
+    model = DIVA("paper", **SMALL, **ATOMS | params, n_epochs=8, n_laps=3).fit(X)
     return [record.move for record in model.training_lineage_ if record.children], model
 
 
@@ -48,13 +49,13 @@ def test_births_are_a_choice(births):
 
 def test_deletes_are_a_choice():
     spread = {"births": "always", "n_epochs": 20, "covariance_scale": 0.01, "min_retained_atoms": 0, "min_new_atoms": 1}
-    params = {**SMALL, "preset": "paper", "n_laps": 6, **spread}
+    params = SMALL | ATOMS | {"preset": "paper", "n_laps": 6} | spread
     deleted = [sum(record.deletes for record in DIVA(**params, deletes=deletes).fit(X).history_) for deletes in (True, False)]
     assert deleted[0] > deleted[1] == 0
 
 
 def test_what_the_last_lap_created_is_left_out():
-    model = DIVA("paper", **SMALL, births="always", n_epochs=1, n_laps=1).fit(X)
+    model = DIVA("paper", **SMALL, **ATOMS, births="always", n_epochs=1, n_laps=1).fit(X)
     birth, *gone = model.training_lineage_
     assert (birth.move, {record.move for record in gone}) == ("birth", {"delete"})
     assert [record.parents for record in gone] == [(child,) for child in birth.children[1:]]
@@ -74,3 +75,8 @@ def test_a_component_too_small_gives_no_birth(births):
     moves, model = moves_of(births=births, min_target_atoms=len(X) + 1)
     assert moves == []
     assert model.n_components_ == 1
+
+
+def test_the_paper_s_epochs_end_when_nothing_gets_better():
+    model = DIVA("paper", **SMALL | {"learning_rate": 1e-9}).fit(X)
+    assert model.config_.early_stopping < len(model.history_) < model.config_.n_epochs == 500

@@ -7,7 +7,18 @@ import pytest
 
 from diva import DIVA
 from diva.mixture.fitting import start_on
-from diva.models.config import MAX_EPOCHS, MIN_EPOCHS, MIN_STEPS, OWN, PRESETS, DIVAConfig, Schedule, check_together, resolve
+from diva.models.config import (
+    MAX_EPOCHS,
+    MIN_EPOCHS,
+    MIN_STEPS,
+    OWN,
+    PAPER_ROWS,
+    PRESETS,
+    DIVAConfig,
+    Schedule,
+    check_together,
+    resolve,
+)
 from diva.models.ensemble import options_of
 
 N_EPOCHS = [1, 2, 3, 4, 5, 7, 10, 11, 15, 30, 100, 200]
@@ -143,13 +154,21 @@ def test_the_paper_preset_holds_the_table_of_hyper_parameters():
     assert config.reconstruction == "mse"
     assert config.assignment == "soft"  # equation 9
     assert config.latent_dim == 16  # of its images
-    assert resolve(DIVA(preset="paper"), is_image=False).latent_dim == 100
     assert config.buffered_codes  # line 4
     assert config.n_laps >= 2
     assert not config.final_refit
     assert config.augmentation is None
     assert config.grouping is None
-    assert config.n_epochs <= 500
+    assert config.n_epochs == 500  # max_epochs, or until it converges
+    assert config.early_stopping is not None
+
+
+def test_the_paper_s_second_values_are_for_rows():
+    images, rows = CONFIGS["paper"], resolve(DIVA(preset="paper"), is_image=False)
+    assert rows.latent_dim == 100
+    assert (rows.min_new_atoms, rows.min_target_atoms, rows.min_retained_atoms) == (80, 100, 100)
+    assert replace(rows, **{name: getattr(images, name) for name in PAPER_ROWS}) == images
+    assert resolve(DIVA(preset="paper", min_new_atoms=20), is_image=False).min_new_atoms == 20
 
 
 @pytest.mark.parametrize("preset", PRESETS)
