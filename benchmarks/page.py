@@ -18,6 +18,7 @@ ORDER = (
     "traceability",
     "births_and_merges",
     "shuffle",
+    "assignment",
     "small_batches",
     "training_literal",
     "training_overhead",

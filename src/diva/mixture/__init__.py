@@ -1,5 +1,6 @@
 """The Dirichlet process Gaussian mixture alone: tensors in, tensors out."""
 
 from diva.mixture.estimator import DPMixture
+from diva.mixture.process import draw_dirichlet_process
 
-__all__ = ["DPMixture"]
+__all__ = ["DPMixture", "draw_dirichlet_process"]

@@ -5,11 +5,13 @@ import pytest
 import torch
 
 from diva import DIVA
+from diva.metrics import Agreement
 
 torch.set_num_threads(1)
 
 rng = np.random.default_rng(0)
 X = (np.repeat([[0, 0, 0, 0], [6, 0, 0, 6], [0, 6, 6, 0]], 60, axis=0) + rng.normal(size=(180, 4))).astype(np.float32)
+CLASSES = np.repeat([0, 1, 2], 60)
 ATOMS = {"min_new_atoms": 20, "min_target_atoms": 40, "min_retained_atoms": 40}
 SMALL = {"latent_dim": 2, "hidden_sizes": (16,), "learning_rate": 0.01, "batch_size": 32, "random_state": 0}
 
@@ -80,3 +82,13 @@ def test_a_component_too_small_gives_no_birth(births):
 def test_the_paper_s_epochs_end_when_nothing_gets_better():
     model = DIVA("paper", **SMALL | {"learning_rate": 1e-9}).fit(X)
     assert model.config_.early_stopping < len(model.history_) < model.config_.n_epochs == 500
+
+
+@pytest.mark.parametrize("preset", ["auto", "paper"])
+def test_soft_and_hard_assignment_find_the_same_classes(preset):
+    """And are not the same: hard assignment draws a sample to one component only (equation 8), soft to all (equation 9)."""
+    params = SMALL | {"preset": preset, "n_epochs": 20, "kl_weight": 1e-2} | (ATOMS if preset == "paper" else {})
+    soft, hard = (DIVA(**params, assignment=assignment).fit(X) for assignment in ("soft", "hard"))
+    for model in (soft, hard):
+        assert Agreement(CLASSES, model.predict(X, level="component")).acc_majority > 0.95
+    assert soft.history_[-1].loss != hard.history_[-1].loss
