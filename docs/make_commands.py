@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from diva.cli import app
+from diva.cli._flags import ModelCommand
 
 PAGE = Path(__file__).parent / "commands.md"
 HEAD = """# Commands
@@ -26,6 +27,7 @@ def page() -> str:
     """The whole page."""
     parts = [HEAD]
     for name, command in commands(typer.main.get_command(app), "diva"):
+        command = command.showing("diva") if isinstance(command, ModelCommand) else command
         parts += [f"## {name}\n", *described(name, command)]
     return "\n".join(parts).rstrip() + "\n"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from diva import DIVA, DPMixture
-from diva.baselines import DEC
+from diva.baselines import BASELINES, load_baseline
 from diva.models.config import PAPER_DATASETS, PAPER_ROWS, PRESETS
 
 PAGE = Path(__file__).parent / "parameters.md"
@@ -24,7 +24,7 @@ A default of None means that the preset has the value. On the command line, `lat
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
-    for estimator in (DIVA, DPMixture, DEC):
+    for estimator in (DIVA, DPMixture, *map(load_baseline, BASELINES)):
         parts += [f"## {estimator.__name__}\n", *tables(estimator)]
     return "\n".join([*parts, presets()])
 

@@ -1,5 +1,26 @@
-"""Systems that the paper compares with, each on the same data, training loop and files as DIVA."""
+"""Systems to compare DIVA with, each on the same data, files and report; deep ones on the same training loop as well."""
 
-from diva.baselines.dec import DEC
+from importlib import import_module
+from typing import Any
 
-__all__ = ["DEC"]
+# By their names on the command line, module and class of each: a new one is one line here.
+BASELINES = {
+    "dec": "dec.DEC",
+}
+
+
+def load_baseline(name: str) -> Any:
+    """Class of a baseline by its name on the command line; its module is imported now."""
+    module, _, kind = BASELINES[name].partition(".")
+    return getattr(import_module(f"{__name__}.{module}"), kind)
+
+
+def __getattr__(kind: str) -> Any:
+    for name, path in BASELINES.items():
+        if path.endswith(f".{kind}"):
+            return load_baseline(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {kind!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *(path.rpartition(".")[2] for path in BASELINES.values())})

@@ -1,20 +1,23 @@
-"""Every hyper-parameter of the deep models as a flag of the same name, and as a line of a TOML file."""
+"""Every hyper-parameter of the models as a flag of the same name, and as a line of a TOML file."""
 
 from __future__ import annotations
 
+import copy
 import difflib
 import inspect
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Self, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from diva.cli._errors import UsageError
+from diva.cli._options import either
 from diva.models.base import DeepClusterer
 from diva.parameters import Parameter, Sizes
-from diva.runs.load import DEEP_MODELS
+from diva.runs.load import MODELS
 
 SET_BY_COMMAND = ("run_dir", "resume", "verbose")
 RENAMED = {"sharpening": "self_training"}
@@ -23,7 +26,7 @@ SEED = {"random_state": 0}  # a command gives the same numbers when it is given 
 
 def parameters_of(model: str) -> dict[str, Parameter]:
     """Parameters of a model that can be given as text: those that have a metavar."""
-    declared = DEEP_MODELS[model].declared_parameters
+    declared = MODELS[model].declared_parameters
     return {name: p for name, p in declared.items() if p.metavar and name not in SET_BY_COMMAND}
 
 
@@ -32,11 +35,8 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     hints = get_type_hints(command, include_extras=True)
     signature = inspect.signature(command)
     own = [p.replace(annotation=hints[p.name]) for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    declared: dict[str, dict[str, Parameter]] = {}  # parameter -> model -> declaration
-    for model in DEEP_MODELS:
-        for name, parameter in parameters_of(model).items():
-            declared.setdefault(name, {})[model] = parameter
-    options = {name: _option(name, by_model) for name, by_model in declared.items()}
+    names = dict.fromkeys(name for model in MODELS for name in parameters_of(model))
+    options = {name: typer.Option(_flag(name)) for name in names}
     options |= {name: typer.Option(_flag(name), hidden=True) for name in RENAMED}
     flags = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option])
@@ -47,20 +47,28 @@ def with_flags(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _option(name: str, by_model: Mapping[str, Parameter]) -> Any:
-    """The flag of a parameter: text and group of the first model that has it, and the defaults of all."""
-    first = next(iter(by_model.values()))
-    defaults = {model: SEED.get(name, p.default) for model, p in by_model.items()}
-    shown = {model: _as_text(default) for model, default in defaults.items() if default is not None}
-    if len(set(defaults.values())) > 1:
-        shown = {model: f"{text} with {model}" for model, text in shown.items()}
-    return typer.Option(
-        _flag(name),
-        help=first.help,
-        metavar=first.metavar,
-        rich_help_panel=first.group if len(by_model) == len(DEEP_MODELS) else f"{first.group} ({', '.join(by_model)})",
-        show_default=", ".join(dict.fromkeys(shown.values())) or False,
-    )
+class ModelCommand(TyperCommand):
+    """A command with flags; its help shows those of the model that is asked for, which comes before ``--help``."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Help for the model of this call."""
+        model = ctx.params.get("model")
+        TyperCommand.format_help(self.showing(model if model in MODELS else next(iter(MODELS))), ctx, formatter)
+
+    def showing(self, model: str) -> Self:
+        """The command with the flags of one model alone, with their texts and defaults."""
+        known = parameters_of(model)
+        flags = {name for other in MODELS for name in parameters_of(other)}
+        shown = copy.copy(self)
+        shown.params = [option for option in self.params if option.name not in flags]
+        by_name = {option.name: option for option in self.params}
+        for name, parameter in known.items():
+            option: Any = copy.copy(by_name[name])
+            default = SEED.get(name, parameter.default)
+            option.help, option.metavar, option.rich_help_panel = parameter.help, parameter.metavar, parameter.group
+            option.show_default = False if default is None else _as_text(default)
+            shown.params.append(option)
+        return shown
 
 
 def _flag(name: str) -> str:
@@ -106,13 +114,18 @@ def _number(text: str) -> Any:
 def make_model(model: str, params: Mapping[str, Any]) -> DeepClusterer:
     """A model of a name with parameters; raises UsageError, naming the flag, if one of them makes no sense."""
     try:
-        made = DEEP_MODELS[model](**params)
+        made = MODELS[model](**params)
         made.validate_parameters()
     except (TypeError, ValueError) as error:
         message = str(error)
         name = max((name for name in params if message.startswith(name)), key=len, default=None)
         raise UsageError(f"{_flag(name)}{message.removeprefix(name)}" if name else message) from None
     return made
+
+
+def suitable(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Of parameters that suit some data, those that a model has."""
+    return {name: value for name, value in params.items() if name in parameters_of(model)}
 
 
 def given_params(model: str, given: Mapping[str, str | None], config: Path | None) -> dict[str, Any]:
@@ -131,8 +144,8 @@ def given_params(model: str, given: Mapping[str, str | None], config: Path | Non
 def _foreign_flag(name: str, model: str) -> str:
     if name in RENAMED:
         return f"{_flag(name)} is called {_flag(RENAMED[name])} now."
-    others = " or ".join(f"--model {other}" for other in DEEP_MODELS if name in parameters_of(other))
-    return f"{_flag(name)} is no parameter of the model {model}. Leave it out, or pass {others}."
+    others = either([other for other in MODELS if name in parameters_of(other)])
+    return f"{_flag(name)} is no parameter of the model {model}. Leave it out, or pass --model {others}."
 
 
 def _read_toml(path: Path, model: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -25,8 +25,17 @@ def one_of(flag: str, text: str, allowed: Iterable[str]) -> str:
     """A word that a flag takes; raises UsageError, naming all, for any other."""
     words = list(allowed)
     if text not in words:
-        raise UsageError(f"{flag} should be {' or '.join(words)}, got {text!r}.")
+        raise UsageError(f"{flag} should be {either(words)}, got {text!r}.")
     return text
+
+
+def either(words: Sequence[str]) -> str:
+    """Words to choose from.
+
+    >>> either(["one"]), either(["one", "two", "three"])
+    ('one', 'one, two or three')
+    """
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def columns_of(text: str | None) -> tuple[str, ...] | None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from diva.cli._flags import ModelCommand
 from diva.cli.data import data_app
 from diva.cli.fit import fit
 from diva.cli.predict import predict
@@ -50,7 +51,8 @@ def start(
     """
 
 
-for command in (fit, resume, stream, predict, sample, report):
+app.command(cls=ModelCommand)(fit)
+for command in (resume, stream, predict, sample, report):
     app.command()(command)
 app.add_typer(data_app, name="data")
 

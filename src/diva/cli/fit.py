@@ -12,8 +12,8 @@ import typer
 
 from diva.cli import _console
 from diva.cli._errors import for_people, saying, stopping_at_once
-from diva.cli._flags import SEED, given_params, make_model, with_flags
-from diva.cli._options import Columns, ImageSize, Json, Key, LabelColumn, Limit, Report, Split, one_of
+from diva.cli._flags import SEED, given_params, make_model, suitable, with_flags
+from diva.cli._options import Columns, ImageSize, Json, Key, LabelColumn, Limit, Report, Split, either, one_of
 from diva.cli._runs import new_run
 from diva.cli._sources import SourceSpec, open_spec, specify
 from diva.data import LoadedData
@@ -22,7 +22,7 @@ from diva.models.base import DeepClusterer
 from diva.models.config import PAPER_DATASETS
 from diva.report import write_report
 from diva.runs.folder import CHECKPOINT
-from diva.runs.load import DEEP_MODELS
+from diva.runs.load import MODELS
 from diva.runs.summarize import summarize
 
 
@@ -32,7 +32,7 @@ def fit(
         str,
         typer.Argument(help="A data set (see `diva data list`), .npy, .npz, .csv, .parquet, .idx.gz, or a folder of images."),
     ],
-    model: Annotated[str, typer.Option(help="What to fit.", metavar="|".join(DEEP_MODELS))] = "diva",
+    model: Annotated[str, typer.Option(help=f"What to fit: {either([*MODELS])}.", metavar="NAME", is_eager=True)] = "diva",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder of the run; by default a new one under runs/.")
     ] = None,
@@ -51,6 +51,8 @@ def fit(
 ) -> None:
     """Find clusters in SOURCE; nobody needs to know how many there are.
 
+    Parameters of another model than DIVA, a baseline to compare with, are shown by `diva fit --model NAME --help`.
+
     \b
     Examples
       diva fit digits
@@ -61,9 +63,9 @@ def fit(
     """
     with for_people():
         spec = specify(source, split, columns, image_size, label_column=label_column, labels=labels, key=key, limit=limit)
-        params = given_params(one_of("--model", model, DEEP_MODELS), given, config)  # said before long reading
+        params = given_params(one_of("--model", model, MODELS), given, config)  # said before long reading
         data = open_spec(spec)
-        made = make_model(model, SEED | suggestions(data, params) | params)
+        made = make_model(model, SEED | suitable(model, suggestions(data, params)) | params)
         with new_run(out, data.name, overwrite) as run:
             learn(made, run, spec, data, with_report=report, as_json=as_json)
 

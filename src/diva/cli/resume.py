@@ -17,7 +17,7 @@ from diva.cli.fit import learn
 from diva.data.datasets.registry import is_name
 from diva.models.base import DeepClusterer
 from diva.runs.folder import CONFIG, MODEL, RunFolder
-from diva.runs.load import DEEP_MODELS
+from diva.runs.load import MODELS
 from diva.runs.snapshot import SNAPSHOT
 from diva.runs.upgrade import upgraded_run_config
 
@@ -54,7 +54,7 @@ def resume(
 
 def model_of(run: Path) -> DeepClusterer:
     """The model that a run was started with, to go on from its checkpoint; raises UsageError if the folder does not say it."""
-    kinds = {kind.__name__: kind for kind in DEEP_MODELS.values()}
+    kinds = {kind.__name__: kind for kind in MODELS.values()}
     try:
         config = upgraded_run_config(json.loads((run / CONFIG).read_text()))
         params = {name: tuple(value) if isinstance(value, list) else value for name, value in config["params"].items()}

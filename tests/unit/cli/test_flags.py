@@ -1,5 +1,7 @@
 """Flags: made from what the models declare, read as the values they mean."""
 
+from typing import Annotated
+
 import numpy as np
 import pytest
 import typer
@@ -8,11 +10,20 @@ from typer.testing import CliRunner
 from diva.baselines import DEC
 from diva.cli import _flags
 from diva.cli._errors import UsageError
-from diva.cli._flags import from_text, given_params, make_model, parameters_of, with_flags
+from diva.cli._flags import (
+    ModelCommand,
+    _foreign_flag,
+    from_text,
+    given_params,
+    make_model,
+    parameters_of,
+    suitable,
+    with_flags,
+)
 from diva.cli.fit import suggestions
 from diva.data import ArraySource, LoadedData
 from diva.models.diva import DIVA
-from diva.runs.load import DEEP_MODELS
+from diva.runs.load import MODELS
 
 
 @pytest.mark.parametrize(
@@ -78,28 +89,39 @@ def test_what_suits_a_data_set(name, given, expected):
     assert suggestions(LoadedData(ArraySource(np.zeros((2, 3))), name=name, suggested={"pca": 8}), given) == expected
 
 
-def shown(monkeypatch):
+def shown(monkeypatch, *model):
     monkeypatch.setenv("COLUMNS", "200")
     app = typer.Typer(rich_markup_mode="rich")
 
-    @app.command()
+    @app.command(cls=ModelCommand)
     @with_flags
-    def fit(**given: str | None) -> None:
+    def fit(model: Annotated[str, typer.Option(is_eager=True)] = "diva", **given: str | None) -> None:
         print({name: text for name, text in given.items() if text is not None})
 
-    result = CliRunner().invoke(app, ["--help"])
+    result = CliRunner().invoke(app, [*model, "--help"])
     assert result.exit_code == 0, result.output
     assert CliRunner().invoke(app, ["--latent-dim", "3"]).stdout.strip() == "{'latent_dim': '3'}"
     return [line.strip("│╭╮─ ") for line in result.stdout.splitlines()]
 
 
+HEADINGS = ["Data", "Networks and optimizer", "Learning", "Deep embedded clustering"]
+
+
 def test_flags_are_grouped_and_show_their_defaults(monkeypatch):
-    lines = shown(monkeypatch)
-    headings = ["Data", "Networks and optimizer", "Learning (diva)", "Deep embedded clustering (dec)"]
-    assert [line for line in lines if line in headings] == headings
+    lines = shown(monkeypatch, "--model", "dec")
+    assert [line for line in lines if line in HEADINGS] == ["Data", "Networks and optimizer", "Deep embedded clustering"]
     by_flag = {line.split()[0]: line for line in lines if line.startswith("--")}
     assert by_flag["--n-clusters"].endswith("[default: (10)]")
-    assert by_flag["--batch-size"].endswith("[default: (256 with dec)]")
+    assert by_flag["--batch-size"].endswith("[default: (256)]")
+    assert "--n-views" not in by_flag
+
+
+@pytest.mark.parametrize("model", [[], ["--model", "diva"], ["--model", "kmeans"]], ids=["none", "diva", "unknown"])
+def test_help_is_about_diva_unless_another_model_is_asked_for(monkeypatch, model):
+    lines = shown(monkeypatch, *model)
+    assert [line for line in lines if line in HEADINGS] == ["Data", "Networks and optimizer", "Learning"]
+    by_flag = {line.split()[0]: line for line in lines if line.startswith("--")}
+    assert "default" not in by_flag["--batch-size"]
     assert by_flag["--random-state"].split()[1] == "INT|none"
     assert by_flag["--replay"].split()[1] == "draws|reservoir|none"
     assert by_flag["--tfidf"].split()[1] == "true|false"
@@ -114,9 +136,15 @@ def test_a_new_model_is_one_line(monkeypatch):
             super().__init__(**others)
             self.margin = margin
 
-    monkeypatch.setitem(DEEP_MODELS, "another", Another)
-    assert any(line.startswith("--margin") for line in shown(monkeypatch))
+    monkeypatch.setitem(MODELS, "another", Another)
+    assert any(line.startswith("--margin") for line in shown(monkeypatch, "--model", "another"))
     assert make_model("another", {"margin": 0.5}).margin == 0.5
     with pytest.raises(UsageError, match="--model another"):
         given_params("dec", {"margin": "0.5"}, None)
-    assert _flags.DEEP_MODELS is DEEP_MODELS
+    assert _foreign_flag("n_clusters", "diva").endswith("--model dec or another.")
+    assert _flags.MODELS is MODELS
+
+
+def test_what_suits_some_data_is_for_models_that_have_it():
+    assert suitable("diva", {"augmentation": "photo"}) == {"augmentation": "photo"}
+    assert suitable("dec", {"augmentation": "photo", "pca": 50}) == {"pca": 50}
