@@ -17,7 +17,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import diva
 from diva.baselines import DEC
-from diva.baselines.dec import DECConfig, EmbeddedClustering, StackedAutoEncoder
+from diva.baselines.dec import DECConfig, DECNetwork, EmbeddedClustering
 from diva.data import ArraySource, Samples
 from diva.data.scaling import scaling_for
 from diva.exceptions import ModelFileError
@@ -44,7 +44,7 @@ def case(config=CONFIG, data=DIGITS, position=0):
     source = ArraySource(data)
     samples = Samples(source, scaling_for(source, None))
     torch.manual_seed(0)
-    network = StackedAutoEncoder(samples.scaling.input_shape, config)
+    network = DECNetwork(samples.scaling.input_shape, config)
     optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
     state = TrainState(network, optimizer, torch.Generator().manual_seed(0), np.random.default_rng(0), 0, position=position)
     return EmbeddedClustering(config, samples, torch.device("cpu")), state
@@ -87,7 +87,7 @@ def literal_p(q):
 
 def test_soft_assignments_are_those_of_the_paper():
     rng = np.random.default_rng(0)
-    network = StackedAutoEncoder((5,), DECConfig(n_clusters=3, latent_dim=2, hidden_sizes=(4,))).double()
+    network = DECNetwork((5,), DECConfig(n_clusters=3, latent_dim=2, hidden_sizes=(4,))).double()
     z, centres = 3 * rng.normal(size=(30, 2)), rng.normal(size=(3, 2))
     network.centres.data.copy_(torch.from_numpy(centres))
     found = network.soft_assignment(torch.from_numpy(z)).detach().numpy()
@@ -159,7 +159,7 @@ def test_clusters_are_learnt_by_stochastic_gradient_descent_with_momentum():
 
 
 def test_the_decoder_is_the_mirror_image():
-    network = StackedAutoEncoder((1, 8, 8), CONFIG)
+    network = DECNetwork((1, 8, 8), CONFIG)
     shapes = [[tuple(layer[0].weight.shape) for layer in part] for part in (network.encoder, network.decoder)]
     assert shapes[0] == [(16, 64), (8, 16), (3, 8)]
     assert shapes[1] == [shape[::-1] for shape in shapes[0]]
@@ -167,7 +167,7 @@ def test_the_decoder_is_the_mirror_image():
 
 
 def test_codes_and_reconstructions_are_linear():
-    network = StackedAutoEncoder((4,), replace(CONFIG, hidden_sizes=(8,)))
+    network = DECNetwork((4,), replace(CONFIG, hidden_sizes=(8,)))
     x = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
     assert bool((network.encode(x) < 0).any())
     assert bool((network.decode(network.encode(x)) < 0).any())
