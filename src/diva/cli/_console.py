@@ -21,7 +21,7 @@ from rich.progress import (
 from rich.table import Table
 
 from diva.exceptions import ComponentLimitWarning
-from diva.models.base import DeepClusterer, describe_terms
+from diva.models.base import Clusterer, describe_terms
 from diva.report.words import count, duration
 from diva.runs.summary import Summary
 from diva.training.state import EpochRecord
@@ -53,7 +53,7 @@ class _Progress:
 class EpochProgress(_Progress):
     """A callback that shows epoch, loss terms, the number of clusters and the last births and merges."""
 
-    def __init__(self, model: DeepClusterer) -> None:
+    def __init__(self, model: Clusterer) -> None:
         columns = (BarColumn(bar_width=24), TaskProgressColumn(), TimeRemainingColumn(compact=True))
         super().__init__("looking at the data", *columns)
         self._model = model  # knows, once it has seen the data, how many epochs there will be
@@ -67,10 +67,10 @@ class EpochProgress(_Progress):
             self._task,
             description=f"epoch {self._epoch + 1}" + (": fitting the mixture" if waiting else ""),
             completed=self._epoch + step / n_steps,
-            total=self._model.config_.n_epochs,
+            total=getattr(self._model.config_, "n_epochs", 1),  # a model without networks learns at once
         )
 
-    def __call__(self, _: DeepClusterer, record: EpochRecord) -> None:
+    def __call__(self, _: Clusterer, record: EpochRecord) -> None:
         """Note what an epoch did."""
         self._epoch = record.epoch + 1
         moves = {"birth": record.births, "merge": record.merges, "deletion": record.deletes}

@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 
 from diva.cli._errors import UsageError
 from diva.cli._options import either
-from diva.models.base import DeepClusterer
+from diva.models.base import Clusterer
 from diva.parameters import Parameter, Sizes
 from diva.runs.load import MODELS
 
@@ -111,7 +111,7 @@ def _number(text: str) -> Any:
     return text
 
 
-def make_model(model: str, params: Mapping[str, Any]) -> DeepClusterer:
+def make_model(model: str, params: Mapping[str, Any]) -> Clusterer:
     """A model of a name with parameters; raises UsageError, naming the flag, if one of them makes no sense."""
     try:
         made = MODELS[model](**params)

@@ -14,7 +14,7 @@ from diva.cli._errors import UsageError
 from diva.cli._sources import SOURCE_FILE, SourceSpec
 from diva.data.formats.paths import is_table
 from diva.exceptions import ModelFileError, RunBusyError
-from diva.models.base import DeepClusterer
+from diva.models.base import Clusterer
 from diva.report.page import REPORT
 from diva.report.projection import PROJECTION
 from diva.runs.folder import CHECKPOINT, CONFIG, HISTORY, MODEL, RunFolder
@@ -115,7 +115,7 @@ def settle(run: Path) -> None:
     shutil.rmtree(aside)
 
 
-def open_model(run: Path) -> DeepClusterer:
+def open_model(run: Path) -> Clusterer:
     """Fitted model of a run, as its stream has left it if it has one; or of a model file. Raises UsageError without one."""
     if run.is_file():
         return _load(run)
@@ -171,8 +171,8 @@ def recorded_image_size(run: Path, source: str) -> tuple[int, int] | None:
     return SourceSpec.read(run).image_size
 
 
-def _load(path: Path) -> DeepClusterer:
+def _load(path: Path) -> Clusterer:
     model = load(path)
-    if not isinstance(model, DeepClusterer):
+    if not isinstance(model, Clusterer):
         raise UsageError(f"{str(path)!r} holds a {type(model).__name__}; this command is for models of `diva fit`.")
     return model

@@ -18,7 +18,7 @@ from diva.cli._runs import new_run
 from diva.cli._sources import SourceSpec, open_spec, specify
 from diva.data import LoadedData
 from diva.data.datasets.registry import AS_PUBLISHED
-from diva.models.base import DeepClusterer
+from diva.models.base import Clusterer
 from diva.models.config import PAPER_DATASETS
 from diva.report import write_report
 from diva.runs.folder import CHECKPOINT
@@ -78,7 +78,7 @@ def suggestions(data: LoadedData, given: Mapping[str, Any]) -> dict[str, Any]:
     return data.suggested if preset == "auto" else {}
 
 
-def learn(model: DeepClusterer, run: Path, spec: SourceSpec, data: LoadedData, *, with_report: bool, as_json: bool) -> None:
+def learn(model: Clusterer, run: Path, spec: SourceSpec, data: LoadedData, *, with_report: bool, as_json: bool) -> None:
     """Fit a model in the folder of a run, its ``run_dir``, write there all that belongs to it, and say what was found."""
     if data.fidelity and data.fidelity != AS_PUBLISHED:
         _console.note(f"{data.name}: {data.fidelity}")

@@ -15,7 +15,7 @@ from diva.cli._runs import is_abandoned, settle
 from diva.cli._sources import SOURCE_FILE, SourceSpec, open_spec, specify
 from diva.cli.fit import learn
 from diva.data.datasets.registry import is_name
-from diva.models.base import DeepClusterer
+from diva.models.base import Clusterer
 from diva.runs.folder import CONFIG, MODEL, RunFolder
 from diva.runs.load import MODELS
 from diva.runs.snapshot import SNAPSHOT
@@ -52,7 +52,7 @@ def resume(
             learn(model_of(run), run, spec, open_spec(spec), with_report=report, as_json=as_json)
 
 
-def model_of(run: Path) -> DeepClusterer:
+def model_of(run: Path) -> Clusterer:
     """The model that a run was started with, to go on from its checkpoint; raises UsageError if the folder does not say it."""
     kinds = {kind.__name__: kind for kind in MODELS.values()}
     try:

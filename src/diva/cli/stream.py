@@ -19,7 +19,7 @@ from diva.cli._options import Columns, ImageSize, Json, Key, columns_of, image_s
 from diva.cli._runs import check_finished, open_model, recorded_image_size, recorded_names
 from diva.data import FileStream, Following, LineStream, Offset, ReadOptions, StreamBatch
 from diva.data.scaling import allowed_shapes
-from diva.models.base import Assignment, DeepClusterer
+from diva.models.base import Assignment, Clusterer
 from diva.models.incremental import IncrementalMixin
 from diva.runs.folder import RunFolder
 from diva.runs.stream_log import EVENTS, PREDICTING, STREAM, Commit, StreamLog, read_commit
@@ -165,7 +165,7 @@ class Work:
     Raises UsageError if a model should learn that cannot go on.
     """
 
-    def __init__(self, model: DeepClusterer, *, learns: bool, checkpoint_every: int) -> None:
+    def __init__(self, model: Clusterer, *, learns: bool, checkpoint_every: int) -> None:
         learner = model if isinstance(model, IncrementalMixin) else None
         if learns and learner is None:
             name = type(model).__name__
@@ -220,7 +220,7 @@ class Work:
         return found, events
 
 
-def sizes_of(model: DeepClusterer) -> dict[str, int]:
+def sizes_of(model: Clusterer) -> dict[str, int]:
     """How many components, if it has any, and clusters a model has."""
     components = {"n_components": model.n_components_} if hasattr(model, "n_components_") else {}
     return components | {"n_clusters": model.n_clusters_}

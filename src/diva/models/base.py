@@ -1,4 +1,4 @@
-"""What every deep clusterer shares: data in, networks trained in a run folder, codes and clusters out, one file to keep."""
+"""What every clusterer shares: data in, codes and clusters out, one file to keep; deep ones train networks in a run folder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from diva.data import InputPipeline, Samples
 from diva.data.scaling import FARTHEST
 from diva.devices import resolve_device
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
-from diva.models.config import DataParameters, RunParameters, TrainingConfig
+from diva.models.config import Config, DataParameters, RunParameters, TrainingConfig
 from diva.models.novelty import NOVEL_SHARE
 from diva.parameters import Parameter, check_parameters, plain, values_of
 from diva.runs.archive import Archive, parts_with, write_archive
@@ -58,34 +58,30 @@ class Assignment:
         return np.minimum(self.probabilities[rows, self.positions], 1.0)  # responsibilities are rounded to float32
 
 
-class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
-    """Networks that learn codes, and clusters of the codes.
+class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Codes of samples, and clusters of the codes.
 
-    A model names its parameters (`diva.parameters.takes`) and fills in the abstract methods; it gets data of all kinds,
-    training with checkpoints and callbacks, files and the scikit-learn contract for nothing.
+    A model names its parameters (`diva.parameters.takes`) and fills in the abstract methods; it gets data of all kinds, files
+    and the scikit-learn contract for nothing.
 
     Attributes
     ----------
-    config_ : TrainingConfig
+    config_ : Config
         What the parameters came to.
-    network_ : nn.Module
-        Has ``encode`` and ``decode``.
     pipeline_ : InputPipeline
         How raw samples become network input.
     history_ : list of EpochRecord
     n_features_in_ : int
     """
 
-    config_: TrainingConfig
-    network_: Any
+    config_: Config
     pipeline_: InputPipeline
     history_: list[EpochRecord]
     labels_: NDArray[np.int64]
     cluster_ids_: NDArray[np.int64]
     n_clusters_: int
     novelty_threshold_: float = -math.inf  # samples that score below are novel
-    config_class: ClassVar[type[TrainingConfig]] = TrainingConfig
-    state_class: ClassVar[type[TrainState]] = TrainState
+    config_class: ClassVar[type[Config]] = Config
     declared_parameters: ClassVar[dict[str, Parameter]]  # by `takes`
 
     if TYPE_CHECKING:  # made by `takes`
@@ -95,20 +91,16 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     # --- what a model fills in
 
     @abstractmethod
-    def _resolve(self, is_image: bool, n_samples: int) -> TrainingConfig:
+    def _resolve(self, is_image: bool, n_samples: int) -> Config:
         """What the parameters come to for such data."""
 
     @abstractmethod
-    def _make_network(self) -> nn.Module:
-        """Networks with fresh weights, for ``config_`` and the input of ``pipeline_``."""
+    def _learn(self, samples: Samples, validation: Samples | None) -> None:
+        """Learn from samples, in the folder of a run if there is one, and set all fitted attributes."""
 
     @abstractmethod
-    def _make_objective(self, samples: Samples, validation: Samples | None) -> Objective[Any]:
-        """What is learnt."""
-
-    @abstractmethod
-    def _make_state(self, objective: Any, seed: int) -> TrainState:
-        """Where training starts."""
+    def _encode(self, samples: Samples) -> Codes:
+        """Codes of samples."""
 
     @abstractmethod
     def _assign(self, codes: Codes) -> Assignment:
@@ -116,11 +108,12 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     # --- what a model may do otherwise: by default, clusters are a fixed number of classes, not made of components
 
-    def _finish(self, state: Any, objective: Any) -> None:  # noqa: ARG002  # some models look at what was learnt
-        """Set all fitted attributes; ``network_`` and ``history_`` are set already."""
-        said = self._assign(self._encode(objective.samples))
+    def _set_answers(self, samples: Samples) -> Assignment:
+        """Say of the samples that were learnt from which clusters they are in, and from which score on others are novel."""
+        said = self._assign(self._encode(samples))
         self.novelty_threshold_ = float(np.quantile(said.scores, NOVEL_SHARE))
         self._set_classes(said.positions, said.probabilities.shape[1])
+        return said
 
     def _set_classes(self, labels: NDArray[np.int64], n_clusters: int) -> None:
         if labels.ndim != 1 or labels.dtype != np.int64 or (labels.size and not 0 <= labels.min() <= labels.max() < n_clusters):
@@ -136,6 +129,13 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         """Read that back; raises KeyError, TypeError or ValueError if the parts do not fit together."""
         self.novelty_threshold_ = float(document["novelty_threshold"])
         self._set_classes(tensors["labels"].numpy(), int(document["n_clusters"]))
+
+    def _weights(self) -> dict[str, Tensor]:
+        """Weights of networks, which a file holds as well."""
+        return {}
+
+    def _restore_weights(self, tensors: dict[str, Tensor]) -> None:
+        """Networks with these weights."""
 
     def validate_parameters(self) -> None:
         """Raise ValueError, naming what was expected, at the first parameter that makes no sense."""
@@ -163,15 +163,204 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             held_out = None if validation is None else self._samples(validation)
             with learning_from(samples):
                 self.config_ = self._resolve(samples.scaling.is_image, len(samples))
-                objective = self._make_objective(samples, held_out)
-                with self._locked_folder() as folder:  # after all that can be wrong with parameters and data
-                    state = self._make_state(objective, seed_of(self.run_parameters.random_state))
-                    identity = self._identity(self.config_, samples, held_out) if folder else None
-                    self._train(state, objective, folder, identity)
-                    self._end_training(state, objective)
-                    if folder is not None:
-                        self.save(folder.model)
+                self._learn(samples, held_out)
         return self
+
+    def _ready(self) -> None:
+        """Raise NotFittedError unless there is a model."""
+        check_is_fitted(self)
+
+    # --- using
+
+    def assign(self, X: Any) -> Assignment:
+        """All that the model says about samples: codes, clusters, probabilities, scores, novelty; samples are encoded once."""
+        codes = self._codes(X)
+        with flushed_denormals():
+            return self._assign(codes)
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Most probable cluster of each sample, by its permanent id, (n_samples,)."""
+        positions = self.assign(X).positions
+        return self.cluster_ids_[positions]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probability of each cluster for each sample, (n_samples, n_clusters)."""
+        return self.assign(X).probabilities
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Codes of samples, (n_samples, latent_dim); of a variational encoder, the means of q(z|x)."""
+        codes: NDArray[np.float32] = self._codes(X).mean.numpy()
+        return codes
+
+    def score_samples(self, X: Any) -> NDArray[np.float64]:
+        """How like the samples it learnt from the model finds each, (n_samples,): low means novel."""
+        return self.assign(X).scores
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002  # scikit-learn's signature
+        """Mean of ``score_samples``."""
+        return float(self.score_samples(X).mean())
+
+    # --- files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one file; ``diva.load`` reads it back.
+
+        Networks of your own are not written, only their weights: pass them to ``load``.
+        """
+        self._ready()
+        document, tensors = self._to_document()
+        data, data_tensors = self.pipeline_.to_archive()
+        document |= data | {
+            "params": self._plain_params() | {"callbacks": []},
+            "config": self.config_.to_plain(),
+            "feature_names": [str(n) for n in getattr(self, "feature_names_in_", ())],
+            "history": [asdict(r) for r in self.history_],
+        }
+        tensors |= self._weights()
+        write_archive(path, type(self).__name__, document, tensors | data_tensors)
+
+    @classmethod
+    def from_archive(cls, archive: Archive, **own: nn.Module | None) -> Self:
+        """Rebuild a model; raises KeyError, TypeError or ValueError if the contents do not fit together.
+
+        Parameters
+        ----------
+        archive : Archive
+        **own : nn.Module
+            Networks of the user, by the name of their parameter.
+        """
+        document, tensors = archive.document, archive.tensors
+        if not isinstance(document["params"], dict):
+            raise TypeError("parameters should be an object")
+        model = cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in document["params"].items()})
+        if set(document["params"]) != set(model.get_params(deep=False)):
+            raise ValueError("parameters are missing")
+        model.set_params(**own)
+        cls._rebuild(model, document, tensors)
+        return model
+
+    def _rebuild(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.validate_parameters()
+        self.config_ = self.config_class.from_plain(document["config"])
+        self.pipeline_ = InputPipeline.from_archive(document, tensors)
+        self.n_features_in_ = math.prod(self.pipeline_.item_shape)
+        if not all(isinstance(document[name], list) for name in ("feature_names", "history")):
+            raise TypeError("names and records should be lists")
+        if names := document["feature_names"]:
+            if len(names) != self.n_features_in_ or not all(isinstance(n, str) for n in names):
+                raise ValueError("there should be one name for each feature")
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self.history_ = [record_from_plain(EpochRecord, r) for r in document["history"]]
+        self._restore_weights(tensors)
+        self._restore(document, tensors)
+
+    # --- parts
+
+    @property
+    def run_parameters(self) -> RunParameters:
+        """How and where it runs."""
+        return values_of(self, RunParameters)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "cluster_ids_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float32"]  # networks compute in float32
+        return tags
+
+    def _device(self) -> torch.device:
+        return resolve_device(self.run_parameters.device)
+
+    def _codes(self, X: Any) -> Codes:
+        """Codes of new samples."""
+        self._ready()
+        with flushed_denormals():
+            return self._encode(self._samples(X))
+
+    def _open(self, X: Any) -> Samples:
+        """Samples of a first fit, which decide how numbers are scaled."""
+        data = values_of(self, DataParameters)
+        self.pipeline_, samples = InputPipeline.fit(
+            self, X, image_shape=data.image_shape, tfidf=bool(data.tfidf), n_axes=data.pca
+        )
+        return samples
+
+    def _samples(self, X: Any) -> Samples:
+        """New samples, checked against those of the fit."""
+        return self.pipeline_.open(self, X)
+
+    # --- the folder of a run
+
+    @contextmanager
+    def _locked_folder(self) -> Iterator[RunFolder | None]:
+        run_dir = self.run_parameters.run_dir
+        folder = None if run_dir is None else RunFolder(Path(run_dir))
+        with folder.locked() if folder else nullcontext():
+            yield folder
+
+    def _identity(self, config: Config, samples: Samples, validation: Samples | None) -> RunIdentity:
+        params = {name: value for name, value in self._plain_params().items() if name not in WATCHING}
+        own = [name for name, value in params.items() if value is None and getattr(self, name) is not None]  # not plain
+        about: dict[str, Any] = {"version": __version__, "model": type(self).__name__}
+        about |= {"params": params, "config": config.to_plain(), "own": own}
+        held_out = "" if validation is None else fingerprint(validation.source)
+        return RunIdentity(about, fingerprint(samples.source) + held_out)
+
+    def _plain_params(self) -> dict[str, Any]:
+        return {name: plain(value) for name, value in self.get_params(deep=False).items()}
+
+
+class DeepClusterer(Clusterer):
+    """Networks that learn codes, and clusters of the codes.
+
+    A model fills in the abstract methods; it gets training with checkpoints and callbacks beside all that a `Clusterer` has.
+
+    Attributes
+    ----------
+    config_ : TrainingConfig
+        What the parameters came to.
+    network_ : nn.Module
+        Has ``encode`` and ``decode``.
+    """
+
+    config_: TrainingConfig
+    network_: Any
+    config_class: ClassVar[type[TrainingConfig]] = TrainingConfig
+    state_class: ClassVar[type[TrainState]] = TrainState
+
+    # --- what a model fills in
+
+    @abstractmethod
+    def _make_network(self) -> nn.Module:
+        """Networks with fresh weights, for ``config_`` and the input of ``pipeline_``."""
+
+    @abstractmethod
+    def _make_objective(self, samples: Samples, validation: Samples | None) -> Objective[Any]:
+        """What is learnt."""
+
+    @abstractmethod
+    def _make_state(self, objective: Any, seed: int) -> TrainState:
+        """Where training starts."""
+
+    # --- what a model may do otherwise: by default, clusters are a fixed number of classes, not made of components
+
+    def _finish(self, state: Any, objective: Any) -> None:  # noqa: ARG002  # some models look at what was learnt
+        """Set all fitted attributes; ``network_`` and ``history_`` are set already."""
+        self._set_answers(objective.samples)
+
+    # --- fitting
+
+    def _learn(self, samples: Samples, validation: Samples | None) -> None:
+        objective = self._make_objective(samples, validation)
+        with self._locked_folder() as folder:  # after all that can be wrong with parameters and data
+            state = self._make_state(objective, seed_of(self.run_parameters.random_state))
+            identity = self._identity(self.config_, samples, validation) if folder else None
+            self._train(state, objective, folder, identity)
+            self._end_training(state, objective)
+            if folder is not None:
+                self.save(folder.model)
 
     def _end_training(self, state: TrainState, objective: Any) -> None:
         self.network_, self.history_ = state.network.eval(), state.history
@@ -214,7 +403,7 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             warnings.warn(
                 f"The fit was interrupted after {state.epoch} epochs and keeps what it had reached; {how}.",
                 InterruptedFitWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _is_usable(self, state: Any) -> bool:
@@ -241,26 +430,6 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
 
     # --- using
 
-    def assign(self, X: Any) -> Assignment:
-        """All that the model says about samples: codes, clusters, probabilities, scores, novelty; samples are encoded once."""
-        codes = self._codes(X)
-        with flushed_denormals():
-            return self._assign(codes)
-
-    def predict(self, X: Any) -> NDArray[np.int64]:
-        """Most probable cluster of each sample, by its permanent id, (n_samples,)."""
-        positions = self.assign(X).positions
-        return self.cluster_ids_[positions]
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probability of each cluster for each sample, (n_samples, n_clusters)."""
-        return self.assign(X).probabilities
-
-    def transform(self, X: Any) -> NDArray[np.float32]:
-        """Codes of samples, (n_samples, latent_dim); of a variational encoder, the means of q(z|x)."""
-        codes: NDArray[np.float32] = self._codes(X).mean.numpy()
-        return codes
-
     def inverse_transform(self, Z: Any) -> NDArray[np.float32]:
         """Decode codes (n, latent_dim) to samples, in the shape and units of the data."""
         self._ready()
@@ -280,93 +449,20 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         """What the decoder makes of the codes of samples, in the shape and units of the data."""
         return self._decode(self._codes(X).mean.numpy())
 
-    def score_samples(self, X: Any) -> NDArray[np.float64]:
-        """How like the samples it learnt from the model finds each, (n_samples,): low means novel."""
-        return self.assign(X).scores
+    # --- parts
 
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: ARG002  # scikit-learn's signature
-        """Mean of ``score_samples``."""
-        return float(self.score_samples(X).mean())
+    def _weights(self) -> dict[str, Tensor]:
+        return {f"network.{name}": value for name, value in self.network_.state_dict().items()}
 
-    # --- files
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to one file; ``diva.load`` reads it back.
-
-        Networks of your own are not written, only their weights: pass them to ``load``.
-        """
-        self._ready()
-        document, tensors = self._to_document()
-        data, data_tensors = self.pipeline_.to_archive()
-        document |= data | {
-            "params": self._plain_params() | {"callbacks": []},
-            "config": self.config_.to_plain(),
-            "feature_names": [str(n) for n in getattr(self, "feature_names_in_", ())],
-            "history": [asdict(r) for r in self.history_],
-        }
-        tensors |= {f"network.{name}": value for name, value in self.network_.state_dict().items()}
-        write_archive(path, type(self).__name__, document, tensors | data_tensors)
-
-    @classmethod
-    def from_archive(cls, archive: Archive, **own: nn.Module | None) -> Self:
-        """Rebuild a model; raises KeyError, TypeError or ValueError if the contents do not fit together.
-
-        Parameters
-        ----------
-        archive : Archive
-        **own : nn.Module
-            Networks of the user, by the name of their parameter.
-        """
-        document, tensors = archive.document, archive.tensors
-        if not isinstance(document["params"], dict):
-            raise TypeError("parameters should be an object")
-        model = cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in document["params"].items()})
-        if set(document["params"]) != set(model.get_params(deep=False)):
-            raise ValueError("parameters are missing")
-        model.set_params(**own)
-        cls._rebuild(model, document, tensors)
-        return model
-
-    def _rebuild(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        self.validate_parameters()
-        self.config_ = self.config_class.from_plain(document["config"])
-        self.pipeline_ = InputPipeline.from_archive(document, tensors)
-        self.n_features_in_ = math.prod(self.pipeline_.item_shape)
-        if not all(isinstance(document[name], list) for name in ("feature_names", "history")):
-            raise TypeError("names and records should be lists")
-        if names := document["feature_names"]:
-            if len(names) != self.n_features_in_ or not all(isinstance(n, str) for n in names):
-                raise ValueError("there should be one name for each feature")
-            self.feature_names_in_ = np.array(names, dtype=object)
-        self.history_ = [record_from_plain(EpochRecord, r) for r in document["history"]]
+    def _restore_weights(self, tensors: dict[str, Tensor]) -> None:
         weights = parts_with(tensors, "network.")
         self._check_shapes(weights)
         self.network_ = self._network_with(weights).eval()
-        self._restore(document, tensors)
-
-    # --- parts
-
-    @property
-    def run_parameters(self) -> RunParameters:
-        """How and where it runs."""
-        return values_of(self, RunParameters)
 
     @property
     def _n_features_out(self) -> int:
         """Length of a code, for scikit-learn's feature names."""
         return self.config_.latent_dim
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "cluster_ids_")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float32"]  # networks compute in float32
-        return tags
-
-    def _device(self) -> torch.device:
-        return resolve_device(self.run_parameters.device)
 
     def _check_shapes(self, weights: dict[str, Tensor]) -> None:
         """Raise ValueError unless weights are those of the network, before memory is taken for one that a file only claims."""
@@ -383,12 +479,6 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         network.load_state_dict(weights)
         return network.to(self._device())
 
-    def _codes(self, X: Any) -> Codes:
-        """Codes of new samples."""
-        self._ready()
-        with flushed_denormals():
-            return self._encode(self._samples(X))
-
     def _encode(self, samples: Samples) -> Codes:
         return encode(self.network_, samples, self._device())
 
@@ -397,18 +487,6 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         Z = np.clip(codes, -FARTHEST, FARTHEST).astype(np.float32)
         with flushed_denormals():
             return decode(self.network_, torch.from_numpy(Z), self.pipeline_.to_raw, self._device())
-
-    def _open(self, X: Any) -> Samples:
-        """Samples of a first fit, which decide how numbers are scaled."""
-        data = values_of(self, DataParameters)
-        self.pipeline_, samples = InputPipeline.fit(
-            self, X, image_shape=data.image_shape, tfidf=bool(data.tfidf), n_axes=data.pca
-        )
-        return samples
-
-    def _samples(self, X: Any) -> Samples:
-        """New samples, checked against those of the fit."""
-        return self.pipeline_.open(self, X)
 
     def _fresh_state(self, seed: int) -> TrainState:
         """Networks with fresh weights, Adam, and all chance set by a seed."""
@@ -421,13 +499,6 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         return self.state_class(network, optimizer, generator, rng, seed)
 
     # --- the folder of a run
-
-    @contextmanager
-    def _locked_folder(self) -> Iterator[RunFolder | None]:
-        run_dir = self.run_parameters.run_dir
-        folder = None if run_dir is None else RunFolder(Path(run_dir))
-        with folder.locked() if folder else nullcontext():
-            yield folder
 
     def _checkpoint(self, state: TrainState) -> Archive:
         return Archive(f"{type(self).__name__} checkpoint", *state.to_archive())
@@ -445,17 +516,6 @@ class DeepClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             folder.write_history(self._checkpoint(state))
         else:
             folder.start(identity.config)
-
-    def _identity(self, config: TrainingConfig, samples: Samples, validation: Samples | None) -> RunIdentity:
-        params = {name: value for name, value in self._plain_params().items() if name not in WATCHING}
-        own = [name for name, value in params.items() if value is None and getattr(self, name) is not None]  # not plain
-        about: dict[str, Any] = {"version": __version__, "model": type(self).__name__}
-        about |= {"params": params, "config": config.to_plain(), "own": own}
-        held_out = "" if validation is None else fingerprint(validation.source)
-        return RunIdentity(about, fingerprint(samples.source) + held_out)
-
-    def _plain_params(self) -> dict[str, Any]:
-        return {name: plain(value) for name, value in self.get_params(deep=False).items()}
 
 
 KEPT_WHILE_LEARNING = (

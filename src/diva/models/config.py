@@ -74,18 +74,8 @@ class RunParameters:
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
-    """Networks and optimizer."""
-
-    latent_dim: int = by_preset(16, Whole(high=LONGEST), help="Length of a code.")
-    hidden_sizes: tuple[int, ...] = by_preset((500, 500), LAYERS, help="Layers of the networks for rows of numbers.")
-    n_epochs: int | None = parameter(None, Whole(), help="Passes over the data; by default 15, and more for small data.")
-    batch_size: int = by_preset(128, Whole(), help="Samples in a step of the optimizer.")
-    learning_rate: float = by_preset(1e-3, Number(), help="Of the optimizer, Adam.")
-    weight_decay: float = by_preset(0.0, Number(0), help="Of the optimizer, Adam.")
-    early_stopping: int | None = parameter(
-        None, Whole(), help="Epochs without a better bound, on validation data if there are any, after which a phase ends."
-    )
+class Config:
+    """What the parameters of a model came to."""
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON."""
@@ -106,6 +96,21 @@ class TrainingConfig:
                 if value is None and not any(option.accepts(None) for option in declared[f.name].allowed):
                     raise ValueError(f"{f.name} is missing")
         return config
+
+
+@dataclass(frozen=True)
+class TrainingConfig(Config):
+    """Networks and optimizer."""
+
+    latent_dim: int = by_preset(16, Whole(high=LONGEST), help="Length of a code.")
+    hidden_sizes: tuple[int, ...] = by_preset((500, 500), LAYERS, help="Layers of the networks for rows of numbers.")
+    n_epochs: int | None = parameter(None, Whole(), help="Passes over the data; by default 15, and more for small data.")
+    batch_size: int = by_preset(128, Whole(), help="Samples in a step of the optimizer.")
+    learning_rate: float = by_preset(1e-3, Number(), help="Of the optimizer, Adam.")
+    weight_decay: float = by_preset(0.0, Number(0), help="Of the optimizer, Adam.")
+    early_stopping: int | None = parameter(
+        None, Whole(), help="Epochs without a better bound, on validation data if there are any, after which a phase ends."
+    )
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from torch import nn
 from diva.baselines import BASELINES, load_baseline
 from diva.exceptions import ModelFileError
 from diva.mixture.estimator import DPMixture
-from diva.models.base import DeepClusterer
+from diva.models.base import Clusterer
 from diva.models.diva import DIVA
 from diva.runs.archive import read_archive
 
 # what `diva fit` can fit, by names on the command line
-MODELS: dict[str, type[DeepClusterer]] = {"diva": DIVA} | {name: load_baseline(name) for name in BASELINES}
+MODELS: dict[str, type[Clusterer]] = {"diva": DIVA} | {name: load_baseline(name) for name in BASELINES}
 ESTIMATORS: dict[str, Any] = {"DPMixture": DPMixture} | {model.__name__: model for model in MODELS.values()}
 CHECKPOINTS = tuple(f"{name} checkpoint" for name in ESTIMATORS)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from diva.data import LoadedData, PartOfSource, Source
 from diva.metrics import Agreement
-from diva.models.base import DeepClusterer
+from diva.models.base import Clusterer
 from diva.parameters import plain
 from diva.runs.snapshot import MOST_BYTES, SNAPSHOT, Snapshot, choose_samples
 from diva.runs.summary import Components, ImageFormat, Move, Summary, Tree, read_facts
@@ -29,7 +29,7 @@ MOVE_FIELDS = [field.name for field in fields(Move)]
 NOT_OF_THE_RESULT = ("callbacks", "checkpoint_every", "decoder", "encoder", "resume", "run_dir", "verbose")
 
 
-def summarize(model: DeepClusterer, data: LoadedData) -> Summary:
+def summarize(model: Clusterer, data: LoadedData) -> Summary:
     """Look at the samples that an estimator was just fitted on, whose ``labels_`` it has, and at what it found."""
     order = np.argsort(model.cluster_ids_)  # labels are ids, which may have gaps
     positions = order[np.searchsorted(model.cluster_ids_, model.labels_, sorter=order)]
@@ -55,7 +55,7 @@ def summarize(model: DeepClusterer, data: LoadedData) -> Summary:
 
 
 def _take_snapshot(
-    model: DeepClusterer, source: Source, positions: NDArray[np.int64], components: NDArray[np.int64] | None
+    model: Clusterer, source: Source, positions: NDArray[np.int64], components: NDArray[np.int64] | None
 ) -> Snapshot:
     index = choose_samples(len(source), source.take(np.arange(1)).nbytes)
     part, clusters = PartOfSource(source, index), positions[index]
