@@ -6,6 +6,8 @@ from typing import Any
 # By their names on the command line, module and class of each: a new one is one line here.
 BASELINES = {
     "dec": "dec.DEC",
+    "gmm": "gmm.GMM",
+    "dpmm": "dpmm.DPMM",
 }
 
 
