@@ -8,6 +8,8 @@ BASELINES = {
     "dec": "dec.DEC",
     "gmm": "gmm.GMM",
     "dpmm": "dpmm.DPMM",
+    "umap-mixture": "umap.UMAPMixture",
+    "umap-hdbscan": "umap.UMAPHDBSCAN",
 }
 
 
