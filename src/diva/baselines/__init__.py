@@ -6,6 +6,7 @@ from typing import Any
 # By their names on the command line, module and class of each: a new one is one line here.
 BASELINES = {
     "dec": "dec.DEC",
+    "vade": "vade.VaDE",
     "gmm": "gmm.GMM",
     "dpmm": "dpmm.DPMM",
     "umap-mixture": "umap.UMAPMixture",
