@@ -7,9 +7,9 @@ stacked auto-encoder is trained first (`diva.baselines.autoencoder`), and the pr
 Departures, beside those of the auto-encoder: p(x|z) is Gaussian for images too, with a variance of the mean square of a number,
 so that one decoder serves both parts of the training; before the second part codes are turned and scaled by the covariance
 that clusters share, since the mixture is diagonal: on 10,000 MNIST images it starts from an accuracy of .76 instead of .61;
-q(z|x) starts much narrower than a cluster; the learning rate of the second part is a quarter of the paper's .002, whose first
-epoch takes that start down to .63; and only what ``fit`` is given is learnt from, where the original learns from training and
-test data together.
+q(z|x) starts much narrower than a cluster; the learning rate of the second part is a quarter of the paper's .002, which took
+that start down to .63 in one epoch and had it back at .75 after four (it was not followed further); and only what ``fit`` is
+given is learnt from, where the original learns from training and test data together.
 """
 
 from __future__ import annotations
