@@ -7,6 +7,7 @@ from typing import Any
 BASELINES = {
     "dec": "dec.DEC",
     "vade": "vade.VaDE",
+    "gmvae": "gmvae.GMVAE",
     "gmm": "gmm.GMM",
     "dpmm": "dpmm.DPMM",
     "umap-mixture": "umap.UMAPMixture",

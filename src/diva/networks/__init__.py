@@ -2,10 +2,11 @@
 
 from diva.networks.conv import ConvDecoder, ConvEncoder
 from diva.networks.features import FeatureDecoder, FeatureEncoder
-from diva.networks.likelihoods import GaussianNLL, SquaredError
+from diva.networks.likelihoods import BernoulliNLL, GaussianNLL, SquaredError
 from diva.networks.mlp import MLPDecoder, MLPEncoder
 
 __all__ = [
+    "BernoulliNLL",
     "ConvDecoder",
     "ConvEncoder",
     "FeatureDecoder",

@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 LOG_VARIANCE_LIMIT = 15.0
 
@@ -30,3 +31,12 @@ class GaussianNLL(nn.Module):
         log_variance = LOG_VARIANCE_LIMIT * torch.tanh(self.log_variance / LOG_VARIANCE_LIMIT)
         squares = (reconstruction - x).square().flatten(1)
         return 0.5 * (squares.sum(1) / log_variance.exp() + squares.shape[1] * (log_variance + math.log(2 * math.pi)))
+
+
+class BernoulliNLL(nn.Module):
+    """Cross entropy of images from -1 to 1, each number as the probability of a bright pixel."""
+
+    def forward(self, reconstruction: Tensor, x: Tensor) -> Tensor:
+        """Compare (n, ...) with (n, ...): (n,)."""
+        shown, meant = ((values.flatten(1) + 1) / 2 for values in (reconstruction, x))
+        return functional.binary_cross_entropy(shown.clamp(0, 1), meant.clamp(0, 1), reduction="none").sum(1)

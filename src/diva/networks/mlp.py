@@ -10,17 +10,21 @@ from torch import Tensor, nn
 HIDDEN_SIZES = (500, 500, 2000)  # the paper's
 
 
-def _layers(sizes: Sequence[int]) -> list[nn.Module]:
-    """Linear layers with a ReLU after each."""
-    return [module for pair in pairwise(sizes) for module in (nn.Linear(*pair), nn.ReLU())]
+def _layers(sizes: Sequence[int], batch_norm: bool = False) -> list[nn.Module]:
+    """Linear layers with a ReLU after each, and batch norm between them if wanted."""
+    between = [[nn.BatchNorm1d(size)] if batch_norm else [] for size in sizes[1:]]
+    triples = zip(pairwise(sizes), between, strict=True)
+    return [module for pair, norm in triples for module in (nn.Linear(*pair), *norm, nn.ReLU())]
 
 
 class MLPEncoder(nn.Module):
     """Linear layers and ReLU, then mean and log variance."""
 
-    def __init__(self, n_features: int, latent_dim: int, hidden_sizes: Sequence[int] = HIDDEN_SIZES) -> None:
+    def __init__(
+        self, n_features: int, latent_dim: int, hidden_sizes: Sequence[int] = HIDDEN_SIZES, *, batch_norm: bool = False
+    ) -> None:
         super().__init__()
-        self.body = nn.Sequential(*_layers([n_features, *hidden_sizes]))
+        self.body = nn.Sequential(*_layers([n_features, *hidden_sizes], batch_norm))
         self.mean = nn.Linear(hidden_sizes[-1], latent_dim)
         self.log_var = nn.Linear(hidden_sizes[-1], latent_dim)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from diva.networks import ConvDecoder, ConvEncoder, GaussianNLL, MLPDecoder, MLPEncoder, SquaredError
+from diva.networks import BernoulliNLL, ConvDecoder, ConvEncoder, GaussianNLL, MLPDecoder, MLPEncoder, SquaredError, normal
 from diva.networks.vae import LOG_VAR_LIMIT, VAE
 
 SHAPES = pytest.mark.parametrize("shape", [(1, 28, 28), (1, 8, 8), (3, 32, 32), (2, 12, 20)])
@@ -180,3 +180,27 @@ def test_default_likelihood_has_nothing_to_learn():
     vae = VAE(nn.Identity(), nn.Identity())
     assert isinstance(vae.likelihood, SquaredError)
     assert n_parameters(vae) == 0
+
+
+def test_pixels_are_worth_their_cross_entropy():
+    x, shown = torch.rand(2, 3, 1, 4, 4)
+    expected = -(x * shown.log() + (1 - x) * (1 - shown).log()).flatten(1).sum(1)
+    torch.testing.assert_close(BernoulliNLL()(2 * shown - 1, 2 * x - 1), expected)
+    assert bool(BernoulliNLL()(torch.ones(1, 1, 2, 2), -torch.ones(1, 1, 2, 2)).isfinite().all())
+
+
+def test_batch_norm_is_put_between_layers_where_it_is_wanted():
+    encoder = MLPEncoder(7, 2, (5, 4), batch_norm=True)
+    assert [type(layer).__name__ for layer in encoder.body] == ["Linear", "BatchNorm1d", "ReLU"] * 2
+
+
+def test_densities_of_codes_under_components():
+    z, z_log_var, mean, log_var = (torch.randn(n, 3, dtype=torch.float64) for n in (5, 5, 4, 4))
+    expected = torch.distributions.Normal(mean, (log_var / 2).exp()).log_prob(z.unsqueeze(1)).sum(2)
+    torch.testing.assert_close(normal.log_density(z, mean, log_var), expected)
+    torch.testing.assert_close(normal.log_density(z, mean.expand(5, 4, 3), log_var.expand(5, 4, 3)), expected)
+    q = torch.distributions.Normal(z, (z_log_var / 2).exp())
+    torch.testing.assert_close(normal.entropy(z_log_var), q.entropy().sum(1))
+    p = torch.distributions.Normal(mean[0], (log_var[0] / 2).exp())
+    cross_entropy = -normal.log_density(z, mean[:1], log_var[:1], z_log_var)[:, 0]
+    torch.testing.assert_close(cross_entropy - normal.entropy(z_log_var), torch.distributions.kl_divergence(q, p).sum(1))
