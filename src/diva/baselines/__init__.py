@@ -8,6 +8,7 @@ BASELINES = {
     "dec": "dec.DEC",
     "vade": "vade.VaDE",
     "gmvae": "gmvae.GMVAE",
+    "sbvae": "sbvae.SBVAE",
     "gmm": "gmm.GMM",
     "dpmm": "dpmm.DPMM",
     "umap-mixture": "umap.UMAPMixture",
