@@ -9,6 +9,7 @@ BASELINES = {
     "vade": "vade.VaDE",
     "gmvae": "gmvae.GMVAE",
     "sbvae": "sbvae.SBVAE",
+    "vsbdvm": "vsbdvm.VSBDVM",
     "gmm": "gmm.GMM",
     "dpmm": "dpmm.DPMM",
     "umap-mixture": "umap.UMAPMixture",

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import diva
-from diva.baselines import GMVAE, SBVAE
+from diva.baselines import GMVAE, SBVAE, VSBDVM
 from diva.exceptions import ModelFileError
 from diva.runs.archive import read_archive, write_archive
 
@@ -24,6 +24,7 @@ TINY = {"latent_dim": 3, "hidden_sizes": (16, 8), "n_epochs": 4, "batch_size": 3
 MODELS = {
     "GMVAE": GMVAE(**TINY, n_clusters=4, style_dim=2, prior_size=8),
     "SBVAE": SBVAE(**TINY),
+    "VSBDVM": VSBDVM(**TINY, max_clusters=4, stick_size=8),
 }
 REASONS = {
     "check_estimator_sparse_array": "it takes what has predict_proba for a classifier",
