@@ -16,8 +16,8 @@ The published code has a series of ten terms for it, 1,000 epochs of batches of 
 
 Departures: the head starts with equal expected segments and components start nearly alike, as otherwise the first few, or the
 nearest few, take all samples for good; averages move ten times as fast, as there are fewer steps; learning rates fall steadily,
-without swings; labels are those of expected sticks, not of a draw; rows have a Gaussian likelihood with a variance that is learnt
-in the place of 5 squared errors; and only what ``fit`` is given is learnt from, where the original adds the test data.
+without swings; labels are those of expected sticks, not of a draw; the likelihood of rows is Gaussian with a variance that is
+learnt, not 5 squared errors; and only what ``fit`` is given is learnt from, where the original adds the test data.
 
 Two classes that share a component early rarely part again: one without samples is as broad as all codes, and so no rival.
 """

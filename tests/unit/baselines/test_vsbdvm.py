@@ -9,6 +9,7 @@ from torch.distributions import Beta, kl_divergence
 
 from diva.baselines import VSBDVM
 from diva.baselines.vsbdvm import FallingRates, VSBDVMConfig, VSBDVMNetwork
+from diva.metrics import Agreement
 from diva.networks import kumaraswamy, normal
 
 from .helpers import labelled_gaussians
@@ -87,3 +88,24 @@ def test_rates_fall():
     FallingRates(model.config_, None, torch.device("cpu")).before_epoch(state)
     assert state.optimizer.param_groups[0]["lr"] == pytest.approx(0.81 * 2e-3)
     assert state.network.component_rate == pytest.approx(0.81 * 0.02)
+
+
+@pytest.mark.slow
+def test_ten_gaussians_are_found_among_fifty_components():
+    X, truth = gaussians(1200)
+    params = {"n_epochs": 120, "batch_size": 50, "learning_rate": 5e-3, "component_rate": 0.05}
+    model = VSBDVM(**params, hidden_sizes=(64,), stick_size=32, random_state=0).fit(X[:1000])
+    assert Agreement(truth[:1000], model.labels_).acc_one_to_one >= 0.95
+    assert Agreement(truth[1000:], model.predict(X[1000:])).acc_one_to_one >= 0.95
+    assert abs(int((np.bincount(model.labels_) >= 10).sum()) - 10) <= 2  # a few single samples stay on their own
+
+
+def test_classes_that_share_a_component_stay_together():
+    """Why it is not always found: with no component to spare, the first merge is for good."""
+    X, truth = gaussians()
+    params = {"n_epochs": 60, "hidden_sizes": (64,), "stick_size": 32, "batch_size": 50}
+    model = VSBDVM(**params, max_clusters=10, random_state=0).fit(X)
+    found = Agreement(truth, model.labels_)
+    assert 5 <= model.n_clusters_ < 10
+    assert 0.6 <= found.acc_majority < 0.95
+    assert found.nmi >= 0.8
