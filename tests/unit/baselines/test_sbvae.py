@@ -64,6 +64,7 @@ def test_a_sample_belongs_to_its_largest_segment():
     np.testing.assert_array_equal(used[model.labels_], codes.argmax(1))
 
 
+@pytest.mark.quality
 def test_codes_of_ten_gaussians_are_apart_but_largest_segments_are_shared():
     X, truth = labelled_gaussians()
     model = SBVAE(n_epochs=40, hidden_sizes=(64,), batch_size=50, learning_rate=3e-3, random_state=0).fit(X)

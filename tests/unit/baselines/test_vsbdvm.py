@@ -90,9 +90,10 @@ def test_rates_fall():
     assert state.network.component_rate == pytest.approx(0.81 * 0.02)
 
 
+@pytest.mark.quality
 @pytest.mark.slow
 def test_ten_gaussians_are_found_among_fifty_components():
-    X, truth = gaussians(1200)
+    X, truth = labelled_gaussians(1200)
     params = {"n_epochs": 120, "batch_size": 50, "learning_rate": 5e-3, "component_rate": 0.05}
     model = VSBDVM(**params, hidden_sizes=(64,), stick_size=32, random_state=0).fit(X[:1000])
     assert Agreement(truth[:1000], model.labels_).acc_one_to_one >= 0.95
@@ -100,9 +101,10 @@ def test_ten_gaussians_are_found_among_fifty_components():
     assert abs(int((np.bincount(model.labels_) >= 10).sum()) - 10) <= 2  # a few single samples stay on their own
 
 
+@pytest.mark.quality
 def test_classes_that_share_a_component_stay_together():
     """Why it is not always found: with no component to spare, the first merge is for good."""
-    X, truth = gaussians()
+    X, truth = labelled_gaussians()
     params = {"n_epochs": 60, "hidden_sizes": (64,), "stick_size": 32, "batch_size": 50}
     model = VSBDVM(**params, max_clusters=10, random_state=0).fit(X)
     found = Agreement(truth, model.labels_)
