@@ -15,7 +15,7 @@ import torch
 from sklearn.base import BaseEstimator, clone
 
 from diva import DIVA, DPMixture
-from diva.baselines import DEC, GMVAE, SBVAE, VSBDVM
+from diva.baselines import BASELINES, load_baseline
 from diva.models.config import PRESETS, DIVAConfig
 from diva.parameters import (
     Flag,
@@ -204,7 +204,7 @@ def test_plain_values_go_into_json(value, expected):
 # --- the estimators
 
 
-ESTIMATORS = [DIVA, DPMixture, DEC, GMVAE, SBVAE, VSBDVM]
+ESTIMATORS = [DIVA, DPMixture, *map(load_baseline, BASELINES)]
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)

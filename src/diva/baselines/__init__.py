@@ -10,6 +10,7 @@ BASELINES = {
     "gmvae": "gmvae.GMVAE",
     "sbvae": "sbvae.SBVAE",
     "vsbdvm": "vsbdvm.VSBDVM",
+    "deepdpm": "deepdpm.DeepDPM",
     "gmm": "gmm.GMM",
     "dpmm": "dpmm.DPMM",
     "umap-mixture": "umap.UMAPMixture",

@@ -8,18 +8,20 @@ denoises too, and more inputs are left out, as there may be few samples; its gra
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from diva.data import Samples
+from diva.models.base import DeepClusterer
 from diva.models.config import LAYERS, LONGEST, TrainingConfig
-from diva.parameters import Number, Whole, parameter
+from diva.parameters import Number, Whole, parameter, values_of
+from diva.training.encode import encode
 from diva.training.loop import Batch, Loss, shuffled_batches
 from diva.training.state import EpochRecord, TrainState
 
@@ -128,11 +130,48 @@ class Pretraining:
         error = functional.mse_loss(nn.Sequential(*reversed(net.decoder[learnt]))(code), hidden)
         return Loss(error, {"reconstruction": error})
 
+    def standardized_codes(self, network: Any) -> Tensor:
+        """Codes (n, D); the auto-encoder, if there is one, is changed so that their mean is 0 and their mean variance 1."""
+        z = encode(network, self.samples, self.device).mean
+        if not self.n_layers:
+            return z
+        origin, unit = z.mean(0), max(float(z.var(0, correction=0).mean().sqrt()), 1e-6)
+        network.rescale(unit, origin)
+        return (z - origin) / unit
+
     def phase(self, position: int) -> str:
         """What is learnt at a place of the schedule."""
         ends = {"layers": self.n_layerwise, "auto-encoder": self.n_pretraining, "clustering": self.n_epochs}
         return next(name for name, end in ends.items() if position < end)
 
+    def after_epoch(self, state: TrainState, means: Mapping[str, float]) -> EpochRecord:
+        """Nothing but the record."""
+        terms: dict[str, Any] = dict(means)
+        return EpochRecord(epoch=state.epoch, phase=self.phase(state.position), **terms)
+
     def stop_early(self, state: TrainState, record: EpochRecord) -> None:  # noqa: ARG002  # asked of every model
         """Go on to the next layer, or the next phase."""
         state.position = next((start for start in self.starts if start >= state.position), state.position)
+
+
+class AutoEncoderClusterer(DeepClusterer):
+    """A model that starts from the auto-encoder: it names its network and objective, and says what codes belong to."""
+
+    config_class: ClassVar[type[AutoEncoderConfig]]
+    network_class: ClassVar[Callable[..., StackedAutoEncoder]]  # of the shape of the input and the config
+    objective_class: ClassVar[Callable[..., Pretraining]]  # of the config, the samples and a device
+    config_: AutoEncoderConfig
+
+    def _resolve(self, is_image: bool, n_samples: int) -> AutoEncoderConfig:  # noqa: ARG002  # asked of every model
+        return self.config_class.from_plain(values_of(self, self.config_class).to_plain())  # numbers of numpy cannot be JSON
+
+    def _make_network(self) -> StackedAutoEncoder:
+        return self.network_class(self.pipeline_.scaling.input_shape, self.config_)
+
+    def _make_objective(self, samples: Samples, validation: Samples | None) -> Pretraining:  # noqa: ARG002  # asked of every model
+        return self.objective_class(self.config_, samples, self._device())
+
+    def _make_state(self, objective: Pretraining, seed: int) -> TrainState:
+        state = self._fresh_state(seed)
+        state.network.measure(objective.samples, objective.device)
+        return state

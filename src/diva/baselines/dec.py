@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
 
 import torch
 from sklearn.cluster import KMeans
@@ -20,11 +19,11 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional
 
-from diva.baselines.autoencoder import AutoEncoderConfig, Pretraining, StackedAutoEncoder
+from diva.baselines.autoencoder import AutoEncoderClusterer, AutoEncoderConfig, Pretraining, StackedAutoEncoder
 from diva.data import Samples
-from diva.models.base import Assignment, DeepClusterer
+from diva.models.base import Assignment
 from diva.models.config import DataParameters, RunParameters
-from diva.parameters import Number, Whole, parameter, takes, values_of
+from diva.parameters import Number, Whole, parameter, takes
 from diva.training.encode import Codes, encode
 from diva.training.loop import Batch, Loss
 from diva.training.state import EpochRecord, TrainState
@@ -97,35 +96,23 @@ class EmbeddedClustering(Pretraining):
         return Loss(kl, {"kl": kl})
 
     def after_epoch(self, state: TrainState, means: Mapping[str, float]) -> EpochRecord:
-        """Nothing but the record."""
-        phase = self.phase(state.position)
-        found: dict[str, Any] = {**means, "n_clusters": self.config.n_clusters if phase == "clustering" else None}
-        return EpochRecord(epoch=state.epoch, phase=phase, **found)
+        """The record, with K."""
+        record = super().after_epoch(state, means)
+        return replace(record, n_clusters=self.config.n_clusters) if record.phase == "clustering" else record
 
 
 @takes(DataParameters, DECConfig, RunParameters)
-class DEC(DeepClusterer):
+class DEC(AutoEncoderClusterer):
     """Deep embedded clustering (Xie et al. 2016) into a given number of clusters."""
 
-    config_class: ClassVar[type[DECConfig]] = DECConfig
+    config_class, network_class, objective_class = DECConfig, DECNetwork, EmbeddedClustering
     config_: DECConfig
     network_: DECNetwork
 
-    def _resolve(self, is_image: bool, n_samples: int) -> DECConfig:  # noqa: ARG002  # asked of every model
-        return DECConfig.from_plain(values_of(self, DECConfig).to_plain())  # numbers of numpy cannot be written as JSON
-
-    def _make_network(self) -> DECNetwork:
-        return DECNetwork(self.pipeline_.scaling.input_shape, self.config_)
-
-    def _make_objective(self, samples: Samples, validation: Samples | None) -> EmbeddedClustering:  # noqa: ARG002  # asked of every model
+    def _make_objective(self, samples: Samples, validation: Samples | None) -> Pretraining:
         if len(samples) < self.config_.n_clusters:
             raise ValueError(f"n_clusters={self.config_.n_clusters} needs as many samples, got {len(samples)}.")
-        return EmbeddedClustering(self.config_, samples, self._device())
-
-    def _make_state(self, objective: EmbeddedClustering, seed: int) -> TrainState:
-        state = self._fresh_state(seed)
-        state.network.measure(objective.samples, objective.device)
-        return state
+        return super()._make_objective(samples, validation)
 
     def _is_usable(self, state: TrainState) -> bool:
         return "target" in state.buffers

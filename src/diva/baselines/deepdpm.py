@@ -1,0 +1,320 @@
+"""DeepDPM: Ronen, Finder and Freifeld, "DeepDPM: deep clustering with an unknown number of clusters", CVPR 2022.
+
+A clustering net, one hidden layer and K outputs, says which cluster a code belongs to. It learns to agree with the E-step of a
+Bayesian Gaussian mixture whose M-step takes the net's answers as responsibilities: amortized EM. A sub-cluster net for each
+cluster learns to cut it in two. Every so many epochs clusters are split where the cut explains the data better, or near ones
+are merged, by the Hastings ratio of a Dirichlet process mixture; the nets gain or lose an output. Codes are those of an
+auto-encoder, which takes turns with the clusters: it then reconstructs, and draws codes to the mean of their cluster.
+
+Departures: codes are centred and scaled instead of normalized; a component has the mean of its precision, not the mode; a
+schedule for fewer epochs; clusters that no code is nearest to are removed; auto-encoder as in `diva.baselines.autoencoder`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
+from torch import Tensor, nn
+from torch.nn import functional
+
+from diva.baselines.autoencoder import AutoEncoderClusterer, AutoEncoderConfig, Pretraining, StackedAutoEncoder
+from diva.baselines.components import Components, Growing, compact
+from diva.data import Samples
+from diva.mixture.local import summarize
+from diva.mixture.stats import SuffStats
+from diva.models.base import Assignment
+from diva.models.config import DataParameters, RunParameters
+from diva.parameters import Number, OneOf, Whole, parameter, takes, values_of
+from diva.training.encode import Codes
+from diva.training.loop import Batch, Loss
+from diva.training.state import EpochRecord, TrainState
+
+KAPPA0, WEIGHT_COUNT = 1e-4, 0.1  # how many codes the prior mean is worth, and the prior weight of a cluster
+NEIGHBOURS = 3  # that a cluster may be merged with
+
+
+@dataclass(frozen=True)
+class DeepDPMConfig(AutoEncoderConfig):
+    """Clusters that split and merge."""
+
+    batch_size: int = parameter(128, Whole(), help="Samples in a step of the optimizer.")
+    n_epochs: int = parameter(500, Whole(), help="Passes over the data in all.")
+    layer_share: float = parameter(0.06, Number(0, 1), help="Share of the epochs that train one layer at a time.")
+    whole_share: float = parameter(0.12, Number(0, 1), help="Share of the epochs that train the whole auto-encoder.")
+    features: Literal["auto-encoder", "given"] = parameter(
+        "auto-encoder", OneOf("auto-encoder", "given"), help="Whether codes are learnt, or the samples are codes themselves."
+    )
+    n_alternations: int = parameter(3, Whole(), help="How often clusters are learnt; features are learnt in between.")
+    feature_share: float = parameter(0.1, Number(0, 1), help="Share of the epochs after those that train features in between.")
+    reconstruction_weight: float = parameter(1.0, Number(0), help="Of the squared error beside the distance to cluster means.")
+    n_clusters: int = parameter(1, Whole(), help="Number of clusters to begin with.")
+    concentration: float = parameter(10.0, Number(), help="Of the Dirichlet process: more of it splits more.")
+    prior_scale: float = parameter(
+        0.005,
+        Number(),
+        help="Variance that the prior expects in each direction, as a share of that of all codes in all directions.",
+    )
+    n_hidden: int = parameter(50, Whole(), help="Hidden units of the clustering net and of each sub-cluster net.")
+    cluster_learning_rate: float = parameter(5e-4, Number(), help="Of Adam, for the clustering net.")
+    subcluster_learning_rate: float = parameter(5e-3, Number(), help="Of Adam, for the sub-cluster nets.")
+    move_every: int = parameter(12, Whole(), help="Epochs from splits to merges, and from merges to splits.")
+
+
+class ClusterHead(Growing):
+    """What the nets have for each cluster: an output of the clustering net, a sub-cluster net, and means of its two halves."""
+
+    def __init__(self, dim: int, n_hidden: int) -> None:
+        super().__init__()
+        self.output = nn.Parameter(torch.zeros(1, n_hidden + 1))  # the last column is the bias
+        self.sub_hidden = nn.Parameter(torch.zeros(1, n_hidden, dim + 1))
+        self.sub_output = nn.Parameter(torch.zeros(1, 2, n_hidden + 1))
+        self.sub_means = nn.Buffer(torch.zeros(1, 2, dim))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Logits of the clusters, (n, n_hidden) -> (n, K)."""
+        return functional.pad(hidden, (0, 1), value=1.0) @ self.output.T
+
+    def halves(self, z: Tensor, labels: Tensor) -> Tensor:
+        """Logits of the two halves of the clusters that labels (n,) name, (n, D) -> (n, 2)."""
+        hidden = torch.einsum("nd,nhd->nh", functional.pad(z, (0, 1), value=1.0), self.sub_hidden[labels]).relu()
+        return torch.einsum("nh,njh->nj", functional.pad(hidden, (0, 1), value=1.0), self.sub_output[labels])
+
+    def select(self, sources: Tensor) -> None:
+        """Let cluster i be what cluster ``sources[i]`` was."""
+        for value in (*self.parameters(), self.sub_means):
+            value.data, value.grad = value.data[sources.to(value.device)], None
+
+    def renew(self, weights: Tensor, clusters: Tensor) -> None:
+        """Fresh weights for some clusters."""
+        fresh = torch.empty(len(clusters), *weights.shape[1:]).uniform_(-1, 1) / weights.shape[-1] ** 0.5
+        weights.data[clusters.to(weights.device)] = fresh.to(weights)
+
+
+class DeepDPMNetwork(StackedAutoEncoder):
+    """The auto-encoder, unless codes are given; the nets; and the mixture that they learn from."""
+
+    def __init__(self, input_shape: tuple[int, ...], config: DeepDPMConfig) -> None:
+        super().__init__(input_shape, [] if config.features == "given" else [*config.hidden_sizes, config.latent_dim])
+        self.hidden = nn.Linear(config.latent_dim, config.n_hidden)
+        self.head = ClusterHead(config.latent_dim, config.n_hidden)
+        self.components = Components(config.latent_dim, KAPPA0, config.prior_scale * config.latent_dim)
+
+    def cluster_logits(self, z: Tensor) -> Tensor:
+        """The clustering net, (n, D) -> (n, K)."""
+        logits: Tensor = self.head(self.hidden(z).relu())
+        return logits
+
+    def log_joint(self, z: Tensor) -> Tensor:
+        """Log of weight times density of each component, (n, K): the E-step, but for normalization."""
+        weights = self.components.counts + WEIGHT_COUNT
+        return (weights / weights.sum()).log() + self.components.log_density(z)
+
+    def adam(self, config: DeepDPMConfig) -> torch.optim.Adam:
+        """An optimizer with a learning rate for each net."""
+        nets = {"head.sub": config.subcluster_learning_rate, "h": config.cluster_learning_rate, "": config.learning_rate}
+        groups: dict[str, Any] = {start: {"params": [], "lr": rate} for start, rate in nets.items()}
+        for name, value in self.named_parameters():
+            groups[next(start for start in nets if name.startswith(start))]["params"].append(value)
+        groups = {start: group for start, group in groups.items() if group["params"]}
+        return torch.optim.Adam([*groups.values()], lr=config.learning_rate, weight_decay=config.weight_decay)
+
+
+class SplitsAndMerges(Pretraining):
+    """The objective: an auto-encoder, then clusters and features in turn."""
+
+    config: DeepDPMConfig
+
+    def __init__(self, config: DeepDPMConfig, samples: Samples, device: torch.device) -> None:
+        super().__init__(config, samples, device, n_layers=0 if config.features == "given" else None)
+        n, rest = self.n_epochs - self.n_pretraining, config.n_alternations - 1 if self.n_layers else 0
+        clusters, features = (1 - config.feature_share) / (rest + 2), config.feature_share / max(rest, 1)
+        shares = np.cumsum([0, 2 * clusters, *[features, clusters] * rest])  # the first turn, from few clusters, is the longest
+        self.turns = [self.n_pretraining + round(n * share / shares[-1]) for share in shares]
+        if min(np.diff(self.turns)) < 1:  # too few epochs to take turns
+            self.turns = [self.n_pretraining, self.n_epochs]
+        self.starts = (*self.starts, *self.turns[1:-1])
+
+    def turn(self, position: int) -> tuple[bool, int, int]:
+        """Whether clusters are learnt, how many epochs of the turn are done, and how many follow."""
+        number = int(np.searchsorted(self.turns, position, side="right")) - 1
+        return number % 2 == 0, position - self.turns[number], self.turns[number + 1] - position - 1
+
+    def phase(self, position: int) -> str:
+        """What is learnt at a place of the schedule."""
+        return super().phase(position) if position < self.n_pretraining or self.turn(position)[0] else "features"
+
+    @torch.no_grad()
+    def before_epoch(self, state: TrainState) -> None:
+        """Begin a turn; the E-step."""
+        super().before_epoch(state)
+        clustering = self.phase(state.position) == "clustering"
+        if state.position in self.turns:
+            state.optimizer = state.network.adam(self.config)
+            if clustering:
+                self.begin_clusters(state)
+        if clustering:
+            target = state.network.log_joint(state.buffers["codes"].to(self.device)).log_softmax(1)
+            state.buffers = state.buffers | {"target": target.float().cpu()}
+
+    def begin_clusters(self, state: TrainState) -> None:
+        """Fresh nets, and a mixture of the codes as they are now: with clusters of k-means, or those of the turn before."""
+        net, z = state.network, self.standardized_codes(state.network)
+        labels = state.buffers["labels"] if "labels" in state.buffers else self.k_means(z, self.config.n_clusters, state)
+        labels = compact(labels)[1]
+        state.buffers = {"codes": z, "labels": labels}
+        clusters = torch.arange(int(labels.max()) + 1)
+        net.components.hold(net.components.summarize(z.to(self.device), labels.to(self.device), len(clusters)))
+        net.hidden.reset_parameters()
+        net.head.select(torch.zeros_like(clusters))
+        net.head.renew(net.head.output, clusters)
+        self.cut(clusters, state)
+
+    def k_means(self, z: Tensor, n_clusters: int, state: TrainState) -> Tensor:
+        """Labels (n,) of codes on the CPU."""
+        found = KMeans(min(n_clusters, len(np.unique(z, axis=0))), n_init=3, random_state=int(state.rng.integers(2**31)))
+        with threadpool_limits(1):  # so that it does not depend on which thread is done first
+            return torch.from_numpy(found.fit_predict(z.numpy()).astype(np.int64))
+
+    def cut(self, clusters: Tensor, state: TrainState) -> None:
+        """Fresh sub-cluster nets for some clusters, with the two halves that k-means finds."""
+        head, z, labels = state.network.head, state.buffers["codes"], state.buffers["labels"]
+        head.renew(head.sub_hidden, clusters)
+        head.renew(head.sub_output, clusters)
+        for k in clusters.tolist():
+            mine = z[labels == k]
+            halves = self.k_means(mine, 2, state)  # one, if all codes are the same
+            head.sub_means[k] = torch.stack([mine[halves == 0].mean(0), mine[halves == halves.max()].mean(0)])
+
+    def loss(self, batch: Batch, state: TrainState) -> Loss:
+        """Squared error; or agreement with the E-step, and spread of halves; or squared error and spread of clusters."""
+        if state.position < self.n_pretraining:
+            return super().loss(batch, state)
+        net, labels = state.network, state.buffers["labels"][batch.index].to(self.device)
+        if not self.turn(state.position)[0]:
+            x = self.samples.take(batch.index).to(self.device)
+            z = net.encode(x)
+            error = functional.mse_loss(net.enter(net.decode(z)), net.enter(x))
+            spread = functional.mse_loss(z, net.components.family.means(net.components.stats)[labels].to(z))
+            return Loss(self.config.reconstruction_weight * error + spread, {"reconstruction": error})
+        z, target = (state.buffers[name][batch.index].to(self.device) for name in ("codes", "target"))
+        kl = functional.kl_div(target, net.cluster_logits(z).log_softmax(1), log_target=True, reduction="batchmean")
+        distances = (z.unsqueeze(1) - net.head.sub_means[labels]).square().sum(2)
+        spread = (net.head.halves(z, labels).softmax(1) * distances).sum(1).mean()
+        return Loss(kl + spread, {"kl": kl})
+
+    @torch.no_grad()
+    def after_epoch(self, state: TrainState, means: Mapping[str, float]) -> EpochRecord:
+        """The M-step, and moves if they are due."""
+        record = super().after_epoch(state, means)
+        if record.phase != "clustering":
+            return record
+        _, done, left = self.turn(state.position)
+        every, since = self.config.move_every, done - round(self.config.move_every * 55 / 30)  # a scale of the paper's epochs
+        if done >= every * 25 / 30 and not 0 < max(since, 0) % every <= every * 5 / 30:  # else, the nets follow the mixture
+            self.update_clusters(state)
+        due = since >= 0 and since % every == 0 and left >= every / 3
+        moves: dict[str, Any] = self.move(state, splits=since // every % 2 == 0) if due else {}
+        return replace(record, n_clusters=len(state.network.components), **moves)
+
+    def update_clusters(self, state: TrainState) -> None:
+        """The M-step: mixture and halves as the nets have them."""
+        net, z = state.network, state.buffers["codes"].to(self.device)
+        resp = net.cluster_logits(z).softmax(1)
+        labels = resp.argmax(1)
+        net.components.hold(summarize(net.components.family, z, resp))
+        halves = functional.one_hot(labels, resp.shape[1]).to(z).unsqueeze(2) * net.head.halves(z, labels).softmax(1).unsqueeze(
+            1
+        )
+        counts = halves.sum(0).unsqueeze(2)  # (K, 2, 1)
+        net.head.sub_means = torch.where(counts > 0, torch.einsum("nkj,nd->kjd", halves, z) / counts, net.head.sub_means)
+        state.buffers = state.buffers | {"labels": labels.cpu()}
+
+    def move(self, state: TrainState, splits: bool) -> dict[str, Any]:
+        """Remove clusters that are empty; then split all that should be, or merge."""
+        net, z, n_before = state.network, state.buffers["codes"].to(self.device), len(state.network.components)
+        used, labels = compact(state.buffers["labels"].to(self.device))
+        net.head.select(used)
+        if splits:
+            labels = 2 * labels + net.head.halves(z, labels).argmax(1)
+        parts = net.components.summarize(z, labels, (1 + splits) * len(used))
+        target, sources = (self.split if splits else self.merge)(parts, net.components, state)
+        net.head.select(sources)
+        net.components.hold(parts.regrouped(target, len(sources)))
+        state.buffers = state.buffers | {"labels": target[labels].cpu()}
+        state.optimizer = net.adam(self.config)  # its moments are of another shape
+        self.cut((torch.bincount(target) == 2 - splits).nonzero().squeeze(1), state)
+        n_moved = abs(len(sources) - len(used))
+        return {"births" if splits else "merges": n_moved, "deletes": n_before - len(used)}
+
+    def split(self, halves: SuffStats, components: Components, state: TrainState) -> tuple[Tensor, Tensor]:
+        """The cluster that each of the halves (2 K,) goes to, and the one that each cluster comes from."""
+        first, second = halves[::2], halves[1::2]
+        accepted = self.accept(self.log_hastings(first, second, components), state)
+        accepted &= torch.minimum(first.counts, second.counts) >= 1
+        same = torch.arange(len(first), device=accepted.device)
+        other = torch.where(accepted, len(first) - 1 + accepted.cumsum(0), same)
+        return torch.stack([same, other], 1).flatten(), torch.cat([same, same[accepted]])
+
+    def merge(self, clusters: SuffStats, components: Components, state: TrainState) -> tuple[Tensor, Tensor]:
+        """The same for clusters (K,): the best pairs of neighbours first, and none twice."""
+        means = clusters.sum_z / clusters.counts.unsqueeze(1)
+        near = torch.cdist(means, means).argsort(1)[:, 1 : NEIGHBOURS + 1].tolist()
+        pairs = sorted({(min(a, b), max(a, b)) for a, others in enumerate(near) for b in others})
+        log_ratio = -self.log_hastings(clusters[[a for a, _ in pairs]], clusters[[b for _, b in pairs]], components)
+        accepted = self.accept(log_ratio, state)
+        target, free = torch.arange(len(clusters), device=means.device), set(range(len(clusters)))
+        for a, b in (pairs[i] for i in log_ratio.argsort(descending=True).tolist() if accepted[i]):
+            if {a, b} <= free:
+                target[b] = a
+                free -= {a, b}
+        sources, target = compact(target)
+        return target, sources
+
+    def log_hastings(self, a: SuffStats, b: SuffStats, components: Components) -> Tensor:
+        """Log ratio of two clusters over one that holds both: of a split; of a merge, it is the inverse."""
+        one, other, both = (part.counts.lgamma() + components.log_evidence(part) for part in (a, b, a + b))
+        return math.log(self.config.concentration) + one + other - both
+
+    def accept(self, log_ratio: Tensor, state: TrainState) -> Tensor:
+        """With a probability of the ratio, or 1 at most."""
+        return torch.from_numpy(np.log(state.rng.random(len(log_ratio)))).to(log_ratio) < log_ratio
+
+
+@takes(DataParameters, DeepDPMConfig, RunParameters)
+class DeepDPM(AutoEncoderClusterer):
+    """Deep clustering by splits and merges (Ronen et al. 2022), which finds the number of clusters."""
+
+    config_class, network_class, objective_class = DeepDPMConfig, DeepDPMNetwork, SplitsAndMerges
+    config_: DeepDPMConfig
+    network_: DeepDPMNetwork
+
+    def _resolve(self, is_image: bool, n_samples: int) -> AutoEncoderConfig:
+        config, given = super()._resolve(is_image, n_samples), values_of(self, DeepDPMConfig).features == "given"
+        return replace(config, latent_dim=math.prod(self.pipeline_.scaling.input_shape)) if given else config
+
+    def _make_state(self, objective: Pretraining, seed: int) -> TrainState:
+        state = super()._make_state(objective, seed)
+        state.optimizer = state.network.adam(self.config_)
+        return state
+
+    def _restore(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        super()._restore(document, tensors)
+        if not self.n_clusters_ == len(self.network_.components) == len(self.network_.head.output):
+            raise ValueError("nets and mixture are of different numbers of clusters")
+
+    def _is_usable(self, state: TrainState) -> bool:
+        return "codes" in state.buffers
+
+    @torch.no_grad()
+    def _assign(self, codes: Codes) -> Assignment:
+        z = codes.mean.to(self._device())
+        proba = self.network_.cluster_logits(z).double().softmax(1).cpu().numpy()
+        positions, scores = proba.argmax(1), self.network_.log_joint(z).logsumexp(1).cpu().numpy()
+        return Assignment(codes.mean.numpy(), proba, positions, positions, scores, scores < self.novelty_threshold_)
