@@ -11,6 +11,7 @@ BASELINES = {
     "sbvae": "sbvae.SBVAE",
     "vsbdvm": "vsbdvm.VSBDVM",
     "deepdpm": "deepdpm.DeepDPM",
+    "ddpm": "ddpm.DDPM",
     "gmm": "gmm.GMM",
     "dpmm": "dpmm.DPMM",
     "umap-mixture": "umap.UMAPMixture",

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from torch.nn import functional
 from diva.data import Samples
 from diva.models.base import DeepClusterer
 from diva.models.config import LAYERS, LONGEST, TrainingConfig
-from diva.parameters import Number, Whole, parameter, values_of
+from diva.parameters import Number, OneOf, Whole, parameter, values_of
 from diva.training.encode import encode
 from diva.training.loop import Batch, Loss, shuffled_batches
 from diva.training.state import EpochRecord, TrainState
@@ -39,9 +39,29 @@ class AutoEncoderConfig(TrainingConfig):
     dropout: float = parameter(0.5, Number(0, 1), help="Share of inputs that are left out while the auto-encoder is trained.")
     whole_learning_rate: float = parameter(0.5, Number(), help="Of gradient descent for the whole auto-encoder; falls to 0.")
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of the layers of the encoder."""
+        return (*self.hidden_sizes, self.latent_dim)
+
+
+@dataclass(frozen=True)
+class FeatureConfig(AutoEncoderConfig):
+    """Auto-encoder, or none."""
+
+    features: Literal["auto-encoder", "given"] = parameter(
+        "auto-encoder",
+        OneOf("auto-encoder", "given"),
+        help="Whether features are learnt, or the samples are features themselves.",
+    )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:  # noqa: D102
+        return super().sizes if self.features == "auto-encoder" else ()
+
 
 class StackedAutoEncoder(nn.Module):
-    """Encoder and its mirror image, for layers of given sizes; codes and reconstructions are linear. One size: no layers."""
+    """Encoder and its mirror image, with layers of given sizes, if any; codes and reconstructions are linear."""
 
     def __init__(self, input_shape: tuple[int, ...], sizes: Sequence[int]) -> None:
         super().__init__()
@@ -92,9 +112,9 @@ class StackedAutoEncoder(nn.Module):
 class Pretraining:
     """The first part of an objective: single layers, then the whole auto-encoder; a model adds what it learns from codes."""
 
-    def __init__(self, config: AutoEncoderConfig, samples: Samples, device: torch.device, n_layers: int | None = None) -> None:
+    def __init__(self, config: AutoEncoderConfig, samples: Samples, device: torch.device) -> None:
         self.config, self.samples, self.device, self.n_epochs = config, samples, device, config.n_epochs
-        self.n_layers = len(config.hidden_sizes) + 1 if n_layers is None else n_layers
+        self.n_layers = len(config.sizes)
         layer_share, whole_share = (config.layer_share, config.whole_share) if self.n_layers else (0, 0)
         self.n_layerwise = min(self.n_epochs - 1, round(layer_share * self.n_epochs))
         self.n_pretraining = min(self.n_epochs - 1, self.n_layerwise + round(whole_share * self.n_epochs))
@@ -163,7 +183,8 @@ class AutoEncoderClusterer(DeepClusterer):
     config_: AutoEncoderConfig
 
     def _resolve(self, is_image: bool, n_samples: int) -> AutoEncoderConfig:  # noqa: ARG002  # asked of every model
-        return self.config_class.from_plain(values_of(self, self.config_class).to_plain())  # numbers of numpy cannot be JSON
+        config = self.config_class.from_plain(values_of(self, self.config_class).to_plain())  # numbers of numpy cannot be JSON
+        return config if config.sizes else replace(config, latent_dim=math.prod(self.pipeline_.scaling.input_shape))
 
     def _make_network(self) -> StackedAutoEncoder:
         return self.network_class(self.pipeline_.scaling.input_shape, self.config_)

@@ -43,7 +43,7 @@ class DECNetwork(StackedAutoEncoder):
     """The auto-encoder, and the centres of the clusters."""
 
     def __init__(self, input_shape: tuple[int, ...], config: DECConfig) -> None:
-        super().__init__(input_shape, [*config.hidden_sizes, config.latent_dim])
+        super().__init__(input_shape, config.sizes)
         self.centres = nn.Parameter(torch.zeros(config.n_clusters, config.latent_dim))
 
     def kernel(self, z: Tensor) -> Tensor:

@@ -6,8 +6,9 @@ cluster learns to cut it in two. Every so many epochs clusters are split where t
 are merged, by the Hastings ratio of a Dirichlet process mixture; the nets gain or lose an output. Codes are those of an
 auto-encoder, which takes turns with the clusters: it then reconstructs, and draws codes to the mean of their cluster.
 
-Departures: codes are centred and scaled instead of normalized; a component has the mean of its precision, not the mode; a
-schedule for fewer epochs; clusters that no code is nearest to are removed; auto-encoder as in `diva.baselines.autoencoder`.
+Departures: codes are centred and scaled instead of normalized; a component has the mean of its precision, not the mode;
+sub-cluster nets learn from the start; fewer epochs, at a higher learning rate of the clustering net; clusters that are nobody's
+most probable one are removed; the auto-encoder is that of `diva.baselines.autoencoder`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,14 +25,14 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional
 
-from diva.baselines.autoencoder import AutoEncoderClusterer, AutoEncoderConfig, Pretraining, StackedAutoEncoder
+from diva.baselines.autoencoder import AutoEncoderClusterer, FeatureConfig, Pretraining, StackedAutoEncoder
 from diva.baselines.components import Components, Growing, compact
 from diva.data import Samples
 from diva.mixture.local import summarize
 from diva.mixture.stats import SuffStats
 from diva.models.base import Assignment
 from diva.models.config import DataParameters, RunParameters
-from diva.parameters import Number, OneOf, Whole, parameter, takes, values_of
+from diva.parameters import Number, Whole, parameter, takes
 from diva.training.encode import Codes
 from diva.training.loop import Batch, Loss
 from diva.training.state import EpochRecord, TrainState
@@ -41,16 +42,13 @@ NEIGHBOURS = 3  # that a cluster may be merged with
 
 
 @dataclass(frozen=True)
-class DeepDPMConfig(AutoEncoderConfig):
+class DeepDPMConfig(FeatureConfig):
     """Clusters that split and merge."""
 
     batch_size: int = parameter(128, Whole(), help="Samples in a step of the optimizer.")
     n_epochs: int = parameter(500, Whole(), help="Passes over the data in all.")
     layer_share: float = parameter(0.06, Number(0, 1), help="Share of the epochs that train one layer at a time.")
     whole_share: float = parameter(0.12, Number(0, 1), help="Share of the epochs that train the whole auto-encoder.")
-    features: Literal["auto-encoder", "given"] = parameter(
-        "auto-encoder", OneOf("auto-encoder", "given"), help="Whether codes are learnt, or the samples are codes themselves."
-    )
     n_alternations: int = parameter(3, Whole(), help="How often clusters are learnt; features are learnt in between.")
     feature_share: float = parameter(0.1, Number(0, 1), help="Share of the epochs after those that train features in between.")
     reconstruction_weight: float = parameter(1.0, Number(0), help="Of the squared error beside the distance to cluster means.")
@@ -62,7 +60,7 @@ class DeepDPMConfig(AutoEncoderConfig):
         help="Variance that the prior expects in each direction, as a share of that of all codes in all directions.",
     )
     n_hidden: int = parameter(50, Whole(), help="Hidden units of the clustering net and of each sub-cluster net.")
-    cluster_learning_rate: float = parameter(5e-4, Number(), help="Of Adam, for the clustering net.")
+    cluster_learning_rate: float = parameter(5e-3, Number(), help="Of Adam, for the clustering net.")
     subcluster_learning_rate: float = parameter(5e-3, Number(), help="Of Adam, for the sub-cluster nets.")
     move_every: int = parameter(12, Whole(), help="Epochs from splits to merges, and from merges to splits.")
 
@@ -101,7 +99,7 @@ class DeepDPMNetwork(StackedAutoEncoder):
     """The auto-encoder, unless codes are given; the nets; and the mixture that they learn from."""
 
     def __init__(self, input_shape: tuple[int, ...], config: DeepDPMConfig) -> None:
-        super().__init__(input_shape, [] if config.features == "given" else [*config.hidden_sizes, config.latent_dim])
+        super().__init__(input_shape, config.sizes)
         self.hidden = nn.Linear(config.latent_dim, config.n_hidden)
         self.head = ClusterHead(config.latent_dim, config.n_hidden)
         self.components = Components(config.latent_dim, KAPPA0, config.prior_scale * config.latent_dim)
@@ -132,7 +130,7 @@ class SplitsAndMerges(Pretraining):
     config: DeepDPMConfig
 
     def __init__(self, config: DeepDPMConfig, samples: Samples, device: torch.device) -> None:
-        super().__init__(config, samples, device, n_layers=0 if config.features == "given" else None)
+        super().__init__(config, samples, device)
         n, rest = self.n_epochs - self.n_pretraining, config.n_alternations - 1 if self.n_layers else 0
         clusters, features = (1 - config.feature_share) / (rest + 2), config.feature_share / max(rest, 1)
         shares = np.cumsum([0, 2 * clusters, *[features, clusters] * rest])  # the first turn, from few clusters, is the longest
@@ -294,10 +292,6 @@ class DeepDPM(AutoEncoderClusterer):
     config_class, network_class, objective_class = DeepDPMConfig, DeepDPMNetwork, SplitsAndMerges
     config_: DeepDPMConfig
     network_: DeepDPMNetwork
-
-    def _resolve(self, is_image: bool, n_samples: int) -> AutoEncoderConfig:
-        config, given = super()._resolve(is_image, n_samples), values_of(self, DeepDPMConfig).features == "given"
-        return replace(config, latent_dim=math.prod(self.pipeline_.scaling.input_shape)) if given else config
 
     def _make_state(self, objective: Pretraining, seed: int) -> TrainState:
         state = super()._make_state(objective, seed)
