@@ -12,12 +12,14 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import diva
 from diva.baselines import DDPM
 from diva.baselines.ddpm import DDPMConfig, DDPMNetwork, MonteCarloEM
-from diva.data import ArraySource, Samples
+from diva.data import ArraySource, LoadedData, Samples
 from diva.data.scaling import scaling_for
 from diva.exceptions import ModelFileError
 from diva.metrics import Agreement
 from diva.networks.flow import RealNVP
+from diva.report import write_report
 from diva.runs.archive import read_archive, write_archive
+from diva.runs.summarize import summarize
 from diva.training.loop import Batch
 from diva.training.state import TrainState
 
@@ -247,3 +249,9 @@ def test_callbacks_may_ask_at_any_time():
     counts = []
     DDPM(**SMALL, callbacks=[lambda model, _: counts.append(len(set(model.predict(NEW))))]).fit(DIGITS)
     assert len(counts) == 10
+
+
+def test_a_run_has_a_report(tmp_path):
+    data = LoadedData(ArraySource(DIGITS), load_digits().target[:200])
+    summarize(DDPM(**SMALL, run_dir=tmp_path).fit(data.source), data).save(tmp_path)
+    assert "DDPM" in write_report(tmp_path).read_text()

@@ -13,11 +13,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import diva
 from diva.baselines import DeepDPM
 from diva.baselines.deepdpm import DeepDPMConfig, DeepDPMNetwork, SplitsAndMerges
-from diva.data import ArraySource, Samples
+from diva.data import ArraySource, LoadedData, Samples
 from diva.data.scaling import scaling_for
 from diva.exceptions import ModelFileError
 from diva.metrics import Agreement
+from diva.report import write_report
 from diva.runs.archive import read_archive, write_archive
+from diva.runs.summarize import summarize
 from diva.training.state import TrainState
 
 torch.set_num_threads(1)
@@ -174,8 +176,12 @@ def test_given_codes_are_clustered_as_they_are():
 # --- what every clusterer can do
 
 
+CHECKED = {"latent_dim": 2, "hidden_sizes": (8,), "n_hidden": 16, "n_epochs": 20, "n_alternations": 1, "move_every": 12}
+CHECKED |= {"batch_size": 16, "cluster_learning_rate": 0.05, "random_state": 0}
+
+
 @parametrize_with_checks(
-    [DeepDPM(latent_dim=2, hidden_sizes=(8,), n_epochs=6, move_every=1, n_hidden=4, random_state=0)],
+    [DeepDPM(**CHECKED)],
     expected_failed_checks=lambda _: {
         "check_estimator_sparse_array": "it takes what has predict_proba for a classifier",
         "check_estimator_sparse_matrix": "it takes what has predict_proba for a classifier",
@@ -240,3 +246,9 @@ def test_callbacks_may_ask_at_any_time():
     counts = []
     DeepDPM(**SMALL, callbacks=[lambda model, _: counts.append(len(set(model.predict(NEW))))]).fit(DIGITS)
     assert len(counts) == 40
+
+
+def test_a_run_has_a_report(tmp_path):
+    data = LoadedData(ArraySource(DIGITS), load_digits().target[:200])
+    summarize(DeepDPM(**SMALL, run_dir=tmp_path).fit(data.source), data).save(tmp_path)
+    assert "DeepDPM" in write_report(tmp_path).read_text()
