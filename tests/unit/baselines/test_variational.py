@@ -10,9 +10,11 @@ import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from typer.testing import CliRunner
 
 import diva
 from diva.baselines import GMVAE, SBVAE, VSBDVM
+from diva.cli.app import app
 from diva.exceptions import ModelFileError
 from diva.runs.archive import read_archive, write_archive
 
@@ -137,6 +139,16 @@ def test_a_run_that_failed_goes_on_as_if_nothing_had_been(fitted, tmp_path):
         assert torch.equal(value, other), name
     summary = json.loads((tmp_path / "run" / "config.json").read_text())
     assert summary["model"] == type(fitted).__name__
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_command_line_fits_and_reports(name, tmp_path):
+    np.savez(tmp_path / "digits.npz", X=DIGITS)
+    command = ["fit", tmp_path / "digits.npz", "--model", name.lower(), "--n-epochs", 2, "--hidden-sizes", 8]
+    result = CliRunner().invoke(app, [*map(str, command), "--out", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["model"] == name
+    assert "</html>" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_callbacks_can_ask_and_leave_the_run_as_it_was(fitted):
