@@ -102,8 +102,7 @@ def test_ten_gaussians_are_found_among_fifty_components():
 
 
 @pytest.mark.quality
-def test_classes_that_share_a_component_stay_together():
-    """Why it is not always found: with no component to spare, the first merge is for good."""
+def test_with_no_component_to_spare_classes_are_merged():
     X, truth = labelled_gaussians()
     params = {"n_epochs": 60, "hidden_sizes": (64,), "stick_size": 32, "batch_size": 50}
     model = VSBDVM(**params, max_clusters=10, random_state=0).fit(X)
