@@ -694,3 +694,24 @@ def test_a_preset_comes_before_what_suits_a_data_set(tmp_path, monkeypatch, give
     result = run("fit", "fashion_mnist", "--out", "run", "--no-report", *TINY, *given)
     assert result.exit_code == 0, result.output
     assert json.loads(Path("run/config.json").read_text())["config"]["augmentation"] == augmentation
+
+
+def test_features_as_they_are(tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    result = run("fit", str(tmp_path / "rows.npy"), "--codes", "features", "--out", "run")
+    assert result.exit_code == 0, result.output
+    assert json.loads(Path("run/results.json").read_text())["config"]["codes"] == "features"
+    assert run("predict", "run", str(tmp_path / "rows.npy")).exit_code == 0
+
+
+def test_says_what_clusters_are_of(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = np.repeat([[0.0, 0.0, 0.0], [30.0, 0.03, 1.0], [-30.0, 0.03, -1.0]], 40, axis=0)
+    np.save(tmp_path / "rows.npy", rows + rng.normal(size=(120, 3)) * [1.0, 0.001, 1000.0])
+    result = run("fit", str(tmp_path / "rows.npy"), "--out", "run", "--n-epochs", "2", "--hidden-sizes", "8")
+    assert result.exit_code == 0, result.output
+    found = json.loads(Path("run/results.json").read_text())
+    assert set(found["agreement"]) == {"learnt", "features"}
+    if found["config"]["codes"] == "features":
+        assert "features as they are" in result.output
+    assert "nats" in Path("run/report.html").read_text()

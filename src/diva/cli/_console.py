@@ -138,6 +138,8 @@ def describe(summary: Summary, run: str, report: str | None) -> dict[str, Any]:
         said["components_per_epoch"] = [epoch.n_components for epoch in summary.epochs if epoch.n_components]
     if summary.metrics:
         said["metrics"] = summary.metrics
+    if summary.agreement:
+        said |= {"codes": (summary.config or {}).get("codes"), "agreement": summary.agreement}
     return said
 
 
@@ -174,6 +176,10 @@ def show_summary(said: dict[str, Any]) -> None:
     if "metrics" in said:
         found = said["metrics"]["clusters"]
         say(f"Against the labels    one-to-one accuracy {found['acc_one_to_one']:.3f}, NMI {found['nmi']:.3f}")
+    if len(filled) == 1:
+        say("One cluster           No evidence for more was found.", "yellow")
+    if said.get("codes") == "features":
+        say("Codes                 the features as they are: neighbours agree more on their clusters than on those of learnt ones")
     say(f"Learnt for            {duration(said['seconds'])}, {said['epochs']} epochs")
     for warning in said.get("warnings", ()):
         say(f"Note                  {warning}", "yellow")

@@ -94,8 +94,10 @@ def learn(model: Clusterer, run: Path, spec: SourceSpec, data: LoadedData, *, wi
         _console.EpochProgress(model) as progress,
         _console.keeping_limits(limits),
     ):
-        model.set_params(run_dir=run, callbacks=[SourceNote(spec, run), progress])
+        source_note = SourceNote(spec, run)
+        model.set_params(run_dir=run, callbacks=[source_note, progress])
         summary = summarize(model.fit(data.source), data)
+        source_note.on_step()  # where there was nothing to learn
         summary.save(run)
     report = _written_report(run) if with_report else None
     found = _console.describe(summary, str(run), report) | {"warnings": limits}

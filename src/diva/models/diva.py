@@ -18,6 +18,7 @@ from diva.models.algorithm1 import Algorithm1
 from diva.models.base import Assignment, DeepClusterer, flushed_denormals
 from diva.models.clusters import final_mixture
 from diva.models.config import (
+    LONGEST,
     OWN,
     DataParameters,
     DIVAConfig,
@@ -80,7 +81,7 @@ class DIVA(IncrementalMixin, DeepClusterer):
     config_ : DIVAConfig
         What the parameters came to; ``config_.codes`` says whether clusters are of learnt codes or of the features.
     agreement_ : dict of str to float
-        Where both were tried: share of what a sample's cluster tells that its neighbours' tell as well, for clusters of each.
+        Where both were tried: what the cluster of a sample tells of that of its nearest neighbours, in nats, for each.
     vae_ : VAE
     n_features_in_ : int
 
@@ -117,8 +118,14 @@ class DIVA(IncrementalMixin, DeepClusterer):
         check_together(self)
 
     def _resolve(self, is_image: bool, n_samples: int) -> DIVAConfig:
-        config = resolve(self, is_image).for_samples(n_samples)
-        return self._on_features(config) if config.codes == "features" else config
+        config, width = resolve(self, is_image).for_samples(n_samples), self.pipeline_.scaling.n_numbers
+        if config.codes == "auto" and width > LONGEST:
+            return replace(config, codes="learnt")
+        if config.codes != "features":
+            return config
+        if width > LONGEST:
+            raise ValueError(f'codes="features" takes at most {LONGEST:,} features, got {width:,}. Set pca, or codes="learnt".')
+        return self._on_features(config)
 
     def _on_features(self, config: DIVAConfig) -> DIVAConfig:
         return replace(config, codes="features", latent_dim=self.pipeline_.scaling.n_numbers)
@@ -164,17 +171,14 @@ class DIVA(IncrementalMixin, DeepClusterer):
             self._close_batch(task.samples, BatchOutcome(state.started, n_moves=0, n_seen=len(task.samples)))
 
     def _choose_codes(self, learnt: Tensor, objective: Algorithm1, seed: int) -> Tensor:
-        """Keep what was learnt if its clusters agree with nearest neighbours at least as well as those of the features."""
+        """Keep what was learnt if nearest neighbours agree on its clusters at least as well as on those of the features."""
         config = self._on_features(self.config_)
         network = make_vae(config, self.pipeline_.scaling.input_shape, OwnNetworks()).to(self._device()).eval()
         if objective.rival is None:
             features = encode(network, objective.task.samples, self._device()).mean
             objective.rival = Candidate(features.numpy(), fit_features(features, config, seed))
         rival = objective.rival
-        self.agreement_ = {
-            "learnt": rival.agreement(self.mixture_.predict(learnt.numpy()), seed),
-            "features": rival.agreement(rival.mixture.predict(rival.features), seed),
-        }
+        self.agreement_ = rival.compared(self.mixture_.predict(learnt.numpy()), seed)
         if self.agreement_["learnt"] >= self.agreement_["features"]:
             self.config_ = replace(self.config_, codes="learnt")
             return learnt

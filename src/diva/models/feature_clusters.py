@@ -16,7 +16,7 @@ from diva.mixture.search import fit_first
 from diva.mixture.standardize import measure
 from diva.models.config import DIVAConfig
 from diva.models.view_codes import WALK_ROWS, choose_rows
-from diva.partition.agreement import neighbour_agreement
+from diva.partition.agreement import neighbour_information
 
 
 class Candidate(NamedTuple):
@@ -25,11 +25,12 @@ class Candidate(NamedTuple):
     features: NDArray[np.float32]  # (n, D), in the units of the network's input
     mixture: MixtureModel
 
-    def agreement(self, labels: NDArray[np.int64], seed: int) -> float:
-        """How far neighbours, by features on one scale, are of one cluster, for clusters of any origin (n,)."""
-        rows = np.sort(choose_rows(len(labels), WALK_ROWS, np.random.default_rng(seed)))
+    def compared(self, learnt: NDArray[np.int64], seed: int) -> dict[str, float]:
+        """What clusters (n,) of learnt codes and those of the features tell of nearest neighbours, by features on one scale."""
+        rows = np.sort(choose_rows(len(learnt), WALK_ROWS, np.random.default_rng(seed)))
         points, _ = self.mixture.standardization.apply(Rows(self.features[rows]), torch.device("cpu"))
-        return neighbour_agreement(points.numpy(), labels[rows])
+        own = self.mixture.predict(self.features[rows])
+        return dict(zip(("learnt", "features"), neighbour_information(points.numpy(), learnt[rows], own), strict=True))
 
 
 def fit_features(codes: Tensor, config: DIVAConfig, seed: int) -> MixtureModel:

@@ -69,8 +69,15 @@ def summary(findings: Findings) -> str:
     """The sentence under the title."""
     found = findings.summary
     said = f"{count(found.n_clusters, 'cluster')} found in {found.n_samples:,} {escape(findings.what_samples_are)}"
+    if found.n_clusters == 1:
+        said += ": there is no evidence for more"
     given = {**(found.params or {}), **(found.config or {})}.get("n_clusters") is not None
-    return f"{said} by {escape(found.model)}." if given else f"{said}. Nobody said how many there are."
+    said += f" by {escape(found.model)}." if given else ". Nobody said how many there are."
+    if found.agreement and (codes := (found.config or {}).get("codes")) in ("features", "learnt"):
+        features, learnt = (f"{found.agreement[name]:.2f}" for name in ("features", "learnt"))
+        kept = "the features as they are" if codes == "features" else "learnt codes"
+        said += f" Clusters are of {kept}: what neighbours agree on is {features} nats for features, {learnt} for learnt codes."
+    return said
 
 
 def tiles(findings: Findings) -> str:

@@ -106,6 +106,7 @@ def _describe(model: Any, snapshot: Snapshot, about: Mapping[str, Any]) -> Summa
         components=_components(model),
         tree=_tree(model),
         lineage=[Move(**{name: getattr(move, name) for name in MOVE_FIELDS}) for move in getattr(model, "lineage_", ())],
+        agreement=getattr(model, "agreement_", None) or None,
         snapshot=replace(snapshot, **generated),
     )
 

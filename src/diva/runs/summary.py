@@ -82,6 +82,7 @@ class Summary:
     components: Components | None = None
     tree: Tree | None = None
     lineage: Sequence[Move] = ()
+    agreement: Mapping[str, float] | None = None  # of nearest neighbours on clusters, in nats, where codes were a choice
 
     @property
     def seconds(self) -> float:
