@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 import diva.data.datasets.load
 import diva.metrics
 import diva.mixture.estimator
+import diva.mixture.process
 import diva.models.config
 import diva.models.diva
 import diva.partition.hierarchy
@@ -104,10 +105,43 @@ def test_pages_made_from_the_code_are_up_to_date(name):
 
 @pytest.mark.parametrize(
     "module",
-    [diva.models.diva, diva.mixture.estimator, diva.metrics, diva.partition.hierarchy, diva.partition.walk],
+    [
+        diva.models.diva,
+        diva.mixture.estimator,
+        diva.mixture.process,
+        diva.metrics,
+        diva.partition.hierarchy,
+        diva.partition.walk,
+    ],
     ids=lambda m: m.__name__,
 )
 def test_docstring_examples(module):
     outcome = doctest.testmod(module)
     assert outcome.attempted > 0
     assert outcome.failed == 0
+
+
+DEPARTURES = [
+    "delete",
+    "K = 1",
+    "order of mass",
+    "minimum atoms",
+    "share of the variance",
+    "mean variance of 1",
+    "by the mean of q(z",
+    "not one Wishart for all",
+    "rests until",
+    "one batch up to 10,000",
+    "acc_majority",
+]
+
+
+def test_every_departure_that_is_left_is_listed():
+    page = (ROOT / "docs/departures.md").read_text()
+    assert [what for what in DEPARTURES if what not in page] == []
+    named = set(re.findall(r"`(\w+)=", page))
+    assert named <= set(diva.models.diva.DIVA().get_params())
+
+
+def test_no_page_promises_the_paper_to_the_letter():
+    assert [page.name for page in (*PAGES, ROOT / "CHANGELOG.md") if "to the letter" in page.read_text()] == []
