@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from diva.baselines.autoencoder import AutoEncoderClusterer
 from diva.mixture.gaussian import NormalWishart
 from diva.mixture.local import summarize
 from diva.mixture.stats import SuffStats
@@ -76,3 +77,18 @@ def compact(labels: Tensor) -> tuple[Tensor, Tensor]:
     """The clusters that labels (n,) name, and the labels as positions among them."""
     used, positions = torch.unique(labels, return_inverse=True)
     return used, positions
+
+
+class GrowingClusterer(AutoEncoderClusterer):
+    """A model that finds the number of clusters; its network can ``keep`` some of them."""
+
+    def _finish(self, state: Any, objective: Any) -> None:
+        used, _ = compact(torch.from_numpy(self._assign(self._encode(objective.samples)).positions))
+        self.network_.keep(used.to(self._device()))  # every cluster has a sample
+        super()._finish(state, objective)
+
+    def _restore(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        super()._restore(document, tensors)
+        parts = [part for part in self.network_.modules() if isinstance(part, Growing)]
+        if any(len(next(part.buffers(recurse=False))) != self.n_clusters_ for part in parts):
+            raise ValueError("nets and components are of different numbers of clusters")

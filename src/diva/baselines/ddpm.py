@@ -19,13 +19,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from diva.baselines.autoencoder import AutoEncoderClusterer, FeatureConfig, Pretraining, StackedAutoEncoder
-from diva.baselines.components import Components, compact
+from diva.baselines.autoencoder import FeatureConfig, Pretraining, StackedAutoEncoder
+from diva.baselines.components import Components, GrowingClusterer, compact
 from diva.mixture.stats import SuffStats, concat
 from diva.models.base import Assignment
 from diva.models.config import DataParameters, RunParameters
@@ -70,6 +69,10 @@ class DDPMNetwork(StackedAutoEncoder):
     def decode(self, z: Tensor) -> Tensor:
         """Samples, in the shape of the input."""
         return super().decode(self.flow.inverse(z))
+
+    def keep(self, clusters: Tensor) -> None:
+        """Forget all components but some."""
+        self.components.hold(self.components.stats[clusters])
 
 
 class MonteCarloEM(Pretraining):
@@ -164,7 +167,7 @@ class MonteCarloEM(Pretraining):
 
 
 @takes(DataParameters, DDPMConfig, RunParameters)
-class DDPM(AutoEncoderClusterer):
+class DDPM(GrowingClusterer):
     """Deep Dirichlet process mixture (Li et al. 2022): a flow and Gibbs sampling, which find the number of clusters."""
 
     config_class, network_class, objective_class = DDPMConfig, DDPMNetwork, MonteCarloEM
@@ -173,11 +176,6 @@ class DDPM(AutoEncoderClusterer):
 
     def _is_usable(self, state: TrainState) -> bool:
         return "labels" in state.buffers
-
-    def _restore(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        super()._restore(document, tensors)
-        if self.n_clusters_ != len(self.network_.components):
-            raise ValueError("there should be a component for each cluster")
 
     @torch.no_grad()
     def _assign(self, codes: Codes) -> Assignment:

@@ -25,8 +25,8 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional
 
-from diva.baselines.autoencoder import AutoEncoderClusterer, FeatureConfig, Pretraining, StackedAutoEncoder
-from diva.baselines.components import Components, Growing, compact
+from diva.baselines.autoencoder import FeatureConfig, Pretraining, StackedAutoEncoder
+from diva.baselines.components import Components, Growing, GrowingClusterer, compact
 from diva.data import Samples
 from diva.mixture.local import summarize
 from diva.mixture.stats import SuffStats
@@ -113,6 +113,11 @@ class DeepDPMNetwork(StackedAutoEncoder):
         """Log of weight times density of each component, (n, K): the E-step, but for normalization."""
         weights = self.components.counts + WEIGHT_COUNT
         return (weights / weights.sum()).log() + self.components.log_density(z)
+
+    def keep(self, clusters: Tensor) -> None:
+        """Forget all clusters but some."""
+        self.head.select(clusters)
+        self.components.hold(self.components.stats[clusters])
 
     def adam(self, config: DeepDPMConfig) -> torch.optim.Adam:
         """An optimizer with a learning rate for each net."""
@@ -286,7 +291,7 @@ class SplitsAndMerges(Pretraining):
 
 
 @takes(DataParameters, DeepDPMConfig, RunParameters)
-class DeepDPM(AutoEncoderClusterer):
+class DeepDPM(GrowingClusterer):
     """Deep clustering by splits and merges (Ronen et al. 2022), which finds the number of clusters."""
 
     config_class, network_class, objective_class = DeepDPMConfig, DeepDPMNetwork, SplitsAndMerges
@@ -297,11 +302,6 @@ class DeepDPM(AutoEncoderClusterer):
         state = super()._make_state(objective, seed)
         state.optimizer = state.network.adam(self.config_)
         return state
-
-    def _restore(self, document: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        super()._restore(document, tensors)
-        if not self.n_clusters_ == len(self.network_.components) == len(self.network_.head.output):
-            raise ValueError("nets and mixture are of different numbers of clusters")
 
     def _is_usable(self, state: TrainState) -> bool:
         return "codes" in state.buffers

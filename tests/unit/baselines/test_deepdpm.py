@@ -26,8 +26,8 @@ torch.set_num_threads(1)
 
 DIGITS = load_digits().images[:200].astype(np.float32)
 NEW = load_digits().images[200:230].astype(np.float32)
-SMALL = {"latent_dim": 3, "hidden_sizes": (16, 8), "n_epochs": 40, "batch_size": 64, "random_state": 0}
-SMALL |= {"n_alternations": 2, "move_every": 4, "n_hidden": 8, "cluster_learning_rate": 0.01}
+SMALL = {"latent_dim": 3, "hidden_sizes": (16, 8), "n_epochs": 40, "batch_size": 32, "random_state": 0}
+SMALL |= {"n_alternations": 2, "move_every": 4, "n_hidden": 16, "cluster_learning_rate": 0.03, "n_clusters": 2}
 CONFIG = DeepDPMConfig(features="given", latent_dim=2, n_epochs=30, n_hidden=8, move_every=6)
 
 
@@ -149,7 +149,7 @@ def test_turns_follow_one_another():
 def test_few_epochs_end_with_clusters(n_epochs):
     model = DeepDPM(**SMALL | {"n_epochs": n_epochs}).fit(DIGITS)
     assert model.history_[-1].phase == "clustering"
-    assert model.n_clusters_ == 1 == model.history_[-1].n_clusters
+    assert 1 <= model.n_clusters_ <= model.history_[-1].n_clusters == 2
 
 
 # --- quality
@@ -201,6 +201,7 @@ def assert_same(first, second):
 
 def test_images_are_clustered(fitted):
     assert fitted.n_clusters_ > 1
+    np.testing.assert_array_equal(np.unique(fitted.labels_), range(fitted.n_clusters_))
     assert fitted.transform(NEW).shape == (30, 3)
     assert fitted.reconstruct(NEW).shape == NEW.shape
     np.testing.assert_array_equal(fitted.predict(DIGITS), fitted.labels_)
@@ -231,7 +232,7 @@ class StoppedError(Exception):
     pass
 
 
-@pytest.mark.parametrize("last", [1, 5, 9, 14, 24, 27, 36], ids=str)
+@pytest.mark.parametrize("last", [1, 5, 9, 18, 27, 37], ids=str)
 def test_a_run_that_failed_goes_on_as_if_nothing_had_been(tmp_path, fitted, last):
     def fail(_, record):
         if record.epoch == last:
