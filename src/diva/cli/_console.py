@@ -179,7 +179,7 @@ def show_summary(said: dict[str, Any]) -> None:
     if len(filled) == 1:
         say("One cluster           No evidence for more was found.", "yellow")
     if said.get("codes") == "features":
-        say("Codes                 the features as they are: neighbours agree more on their clusters than on those of learnt ones")
+        say("Codes                 the features as they are: neighbours agree more on their clusters")
     say(f"Learnt for            {duration(said['seconds'])}, {said['epochs']} epochs")
     for warning in said.get("warnings", ()):
         say(f"Note                  {warning}", "yellow")
