@@ -32,7 +32,7 @@ from diva.runs.stream_log import read_commit
 
 torch.set_num_threads(1)
 
-TINY = ["--n-epochs", "2", "--latent-dim", "2", "--hidden-sizes", "16", "--n-views", "1", "--no-report"]
+TINY = ["--codes", "learnt", "--n-epochs", "2", "--latent-dim", "2", "--hidden-sizes", "16", "--n-views", "1", "--no-report"]
 DIGITS = load_digits()
 KNOWN = DIGITS.data[DIGITS.target < 5][:200].astype(np.float32)
 LATER = DIGITS.data[DIGITS.target >= 3][:190].astype(np.float32)

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+from threadpoolctl import threadpool_limits
+
 Kind = Literal["full", "broken", "kill"]
 KILLED = 9
 
@@ -100,12 +103,17 @@ class _File(io.FileIO):
 
 
 def in_a_process(work: Callable[[], Any]) -> Any:
-    """What a fork of this process answers, as JSON; None if it was killed."""
+    """What a fork of this process answers, as JSON; None if it was killed.
+
+    It has one thread: those of OpenMP do not live on in a fork, which would wait for them forever.
+    """
     reading, writing = os.pipe()
     if not (pid := os.fork()):
         answer: Any = "it raised an exception"
         try:
-            answer = contextvars.Context().run(work)
+            torch.set_num_threads(1)
+            with threadpool_limits(1):
+                answer = contextvars.Context().run(work)
         finally:
             os.write(writing, json.dumps(answer).encode()[:60_000])
             os._exit(0)

@@ -11,7 +11,7 @@ from diva import DIVA
 from diva.metrics import Agreement
 
 DIGITS = load_digits()
-SEEDS = range(3)
+SEEDS = range(5)  # about one in fifteen comes out with a digit in two clusters, on any machine; three of five do not
 
 pytestmark = pytest.mark.quality
 

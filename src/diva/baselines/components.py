@@ -16,6 +16,8 @@ from diva.mixture.stats import SuffStats
 class Growing(nn.Module):
     """A module whose own tensors have one row for each cluster: as many as those that are loaded into it."""
 
+    grows = True
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         own = dict([*self.named_parameters(recurse=False), *self.named_buffers(recurse=False)])
         loaded = {name: state_dict[prefix + name] for name in own if prefix + name in state_dict}  # torch misses the rest

@@ -467,11 +467,19 @@ class DeepClusterer(Clusterer):
     def _check_shapes(self, weights: dict[str, Tensor]) -> None:
         """Raise ValueError unless weights are those of the network, before memory is taken for one that a file only claims."""
         with torch.device("meta"):  # networks of the user's own are there already
-            claimed = {name: value.shape for name, value in self._make_network().state_dict().items() if value.is_meta}
-        for name, shape in claimed.items():
-            if name not in weights or weights[name].shape != shape:
+            network = self._make_network()
+        growing = tuple(f"{name}." for name, part in network.named_modules() if getattr(part, "grows", False))
+        for name, claimed in network.state_dict().items():
+            if not claimed.is_meta:
+                continue
+            first = 1 if name.startswith(growing) else 0  # axis that a file may not choose
+            if (
+                name not in weights
+                or weights[name].ndim != claimed.ndim
+                or weights[name].shape[first:] != claimed.shape[first:]
+            ):
                 found = tuple(weights[name].shape) if name in weights else "missing"
-                raise ValueError(f"network.{name} should have shape {tuple(shape)}, but is {found}")
+                raise ValueError(f"network.{name} should have shape {tuple(claimed.shape)}, but is {found}")
 
     def _network_with(self, weights: dict[str, Tensor]) -> nn.Module:
         with torch.random.fork_rng(devices=[]):  # fresh weights draw on torch's own generator, which belongs to the user

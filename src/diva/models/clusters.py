@@ -21,13 +21,13 @@ from diva.mixture.prior import MixturePrior
 from diva.mixture.state import MixtureState
 from diva.mixture.warm_start import WarmStart
 from diva.models.ensemble import fit_ensemble, mixture_options
-from diva.models.feature_clusters import fit_features
+from diva.models.feature_clusters import FEATURE_ROWS, fit_features
 from diva.models.state import DIVAState, Task
 from diva.models.view_codes import ViewCodes, choose_rows, encode_views, walk_of, with_stationary
 from diva.partition.hierarchy import extend, group, group_as
 from diva.partition.matching import Naming
 from diva.partition.walk import Walk
-from diva.training.encode import encode
+from diva.training.encode import encode, subset
 from diva.training.pseudo_labels import PseudoLabelHead
 from diva.training.replay import GenerativeReplay
 
@@ -189,14 +189,17 @@ def extend_clusters(
 # --- the mixture that is left
 
 
-def final_mixture(state: DIVAState, task: Task) -> tuple[Tensor, MixtureModel]:
-    """Codes of the samples, and a mixture of them and of all that is remembered; clusters are named after those before."""
+def final_mixture(state: DIVAState, task: Task) -> tuple[Tensor | None, MixtureModel]:
+    """Codes of the samples, and a mixture of them and of all that is remembered; clusters are named after those before.
+
+    Codes that are the features are not returned: there may be too many to hold.
+    """
+    codes: Tensor | None
     past = None
     if task.past is not None:
         past = encode(state.network, replace(task.samples, source=task.past.source), task.device).mean.numpy()
     if task.config.codes == "features":
-        codes = encode(state.network, task.samples, task.device).mean
-        mixture = _feature_mixture(codes, state, task)
+        codes, mixture = None, _feature_mixture(state, task)
     elif not task.config.final_refit and isinstance(state.prior, MixturePrior):
         codes = encode(state.network, task.samples, task.device).mean
         adopted = state.prior.mixture.without(state.newborn)  # what no lap has given data is not known to be any good
@@ -213,8 +216,9 @@ def final_mixture(state: DIVAState, task: Task) -> tuple[Tensor, MixtureModel]:
     return codes, mixture
 
 
-def _feature_mixture(codes: Tensor, state: DIVAState, task: Task) -> MixtureModel:
+def _feature_mixture(state: DIVAState, task: Task) -> MixtureModel:
     """Start anew, or from the components of the fit before: they are in the same place, since nothing was learnt."""
+    codes = encode(state.network, subset(task.samples, FEATURE_ROWS, state.rng), task.device).mean
     if state.before is None:
         return fit_features(codes, task.config, int(state.rng.integers(2**31)))
     start = replace(state.before, state=state.before.state.forgetting_data(), history=(), lineage=())

@@ -132,7 +132,8 @@ class DIVAConfig(TrainingConfig):
         OneOf("auto", "learnt", "features"),
         unset="auto",
         help="""What clusters are found in: codes that networks learn, or the features as they are. auto learns codes, finds
-        clusters in both, of rows, and keeps those that nearest neighbours agree on more.""",
+        clusters in both, of rows, and keeps those that nearest neighbours agree on more; if latent_dim or networks are given,
+        codes are learnt.""",
     )
     warmup: float = by_preset(0.2, SHARE, help="Share of the epochs before the first mixture, with a standard normal prior.")
     self_training: float = by_preset(
@@ -359,8 +360,9 @@ def resolve(model: Any, is_image: bool) -> DIVAConfig:
     if "hidden_sizes" in settings:
         settings["hidden_sizes"] = tuple(settings["hidden_sizes"])
     config = DIVAConfig(**settings)
-    if config.codes == "auto" and (is_image or not config.grouping or model.encoder is not None):
-        config = replace(config, codes="learnt")  # pixels mean little one by one, and networks of one's own are meant
+    asks_for_codes = model.encoder is not None or model.latent_dim is not None
+    if config.codes == "auto" and (is_image or asks_for_codes or not config.grouping):  # pixels mean little one by one
+        config = replace(config, codes="learnt")
     if not config.final_refit:  # the prior is the mixture that is left
         config = replace(config, prior_covariance_type=config.covariance_type)
     return config

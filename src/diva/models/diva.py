@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
-from diva.data import Samples
+from diva.data import PartOfSource, Samples
 from diva.mixture.model import Level, MixtureModel, check_component_labels
 from diva.mixture.moves import MoveRecord
 from diva.models.algorithm1 import Algorithm1
@@ -29,7 +29,7 @@ from diva.models.config import (
     check_together,
     resolve,
 )
-from diva.models.feature_clusters import Candidate, fit_features
+from diva.models.feature_clusters import Candidate
 from diva.models.incremental import IncrementalMixin
 from diva.models.memory import BatchOutcome, StreamMemory
 from diva.models.networks import check_own_networks, make_vae
@@ -41,8 +41,9 @@ from diva.partition.matching import ClusterRecord
 from diva.runs.archive import Archive, parts_with
 from diva.runs.records import record_from_plain
 from diva.training.augmentation import Augmentation, check_own_augmentation, make_augmentation
-from diva.training.encode import Codes, encode
+from diva.training.encode import Codes
 
+PART_ROWS = 20_000
 FIRST_VARIANCE = 0.1  # of the decoder before it has been measured, as a share of the data's
 
 
@@ -163,27 +164,34 @@ class DIVA(IncrementalMixin, DeepClusterer):
         task = objective.task
         codes, self.mixture_ = final_mixture(state, task)
         self.variance_, self.training_lineage_ = state.variance, state.lineage
-        if self.config_.codes == "auto":
+        if self.config_.codes == "auto" and codes is not None:
             codes = self._choose_codes(codes, objective, state.seed)
-        self._set_labels(self.mixture_.predict(codes[: task.n_own].numpy(), "component"))
+        if codes is not None:
+            self._set_labels(self.mixture_.predict(codes[: task.n_own].numpy(), "component"))
+        else:
+            self._set_labels(self._component_of(task.samples)[: task.n_own])
         self._remember(task.fresh_samples, task.n_gone)
         if state.before is None:  # a first fit
             self._close_batch(task.samples, BatchOutcome(state.started, n_moves=0, n_seen=len(task.samples)))
 
-    def _choose_codes(self, learnt: Tensor, objective: Algorithm1, seed: int) -> Tensor:
+    def _component_of(self, samples: Samples) -> NDArray[np.int64]:
+        """Component of each sample, a part at a time: features of all may not fit into memory."""
+        chunks = (np.arange(start, min(start + PART_ROWS, len(samples))) for start in range(0, len(samples), PART_ROWS))
+        parts = (replace(samples, source=PartOfSource(samples.source, rows)) for rows in chunks)
+        return np.concatenate([self.mixture_.predict(self._encode(part).mean.numpy(), "component") for part in parts])
+
+    def _choose_codes(self, learnt: Tensor, objective: Algorithm1, seed: int) -> Tensor | None:
         """Keep what was learnt if nearest neighbours agree on its clusters at least as well as on those of the features."""
         config = self._on_features(self.config_)
-        network = make_vae(config, self.pipeline_.scaling.input_shape, OwnNetworks()).to(self._device()).eval()
-        if objective.rival is None:
-            features = encode(network, objective.task.samples, self._device()).mean
-            objective.rival = Candidate(features.numpy(), fit_features(features, config, seed))
-        rival = objective.rival
-        self.agreement_ = rival.compared(self.mixture_.predict(learnt.numpy()), seed)
+        network = make_vae(config, self.pipeline_.scaling.input_shape, OwnNetworks()).eval()
+        rival = objective.rival = objective.rival or Candidate.fit(network, objective.task.samples, config, seed)
+        self.agreement_ = rival.compared(self.mixture_.predict(learnt.numpy()))
         if self.agreement_["learnt"] >= self.agreement_["features"]:
             self.config_ = replace(self.config_, codes="learnt")
             return learnt
-        self.config_, self.network_, self.mixture_, self.training_lineage_ = config, network, rival.mixture, []
-        return torch.from_numpy(rival.features)
+        self.config_, self.network_ = config, network.to(self._device())
+        self.mixture_, self.training_lineage_ = rival.mixture, []
+        return None
 
     def _set_labels(self, component_labels: NDArray[np.int64]) -> None:
         """Set the fitted attributes that follow from the mixture."""
@@ -312,11 +320,11 @@ class DIVA(IncrementalMixin, DeepClusterer):
         self.agreement_ = {str(name): float(value) for name, value in dict(document["agreement"]).items()}
         self.mixture_ = MixtureModel.from_archive(document["mixture"], parts_with(tensors, "mixture."))
         latent_dim = self.config_.latent_dim
-        if self.mixture_.n_features != latent_dim:
+        if self.mixture_.standardization.n_features != latent_dim:
             raise ValueError("mixture and encoder have codes of different length")
         shape = self.pipeline_.prepared_shape
         self.stream_ = StreamMemory.from_archive(document["stream"], parts_with(tensors, "stream."), shape, self.network_)
-        if self.stream_.anchor is not None and self.stream_.anchor.n_features != latent_dim:
+        if self.stream_.anchor is not None and self.stream_.anchor.standardization.n_features != latent_dim:
             raise ValueError("mixtures have codes of different length")
         self.batches_ = list(self.stream_.records)
         if self.stream_.novelty is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -9,28 +10,41 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diva.data import ArrayBatches, Rows
+from diva.data import ArrayBatches, PartOfSource, Rows, Samples
 from diva.mixture.model import MixtureModel
 from diva.mixture.options import MixtureOptions
 from diva.mixture.search import fit_first
 from diva.mixture.standardize import measure
 from diva.models.config import DIVAConfig
 from diva.models.view_codes import WALK_ROWS, choose_rows
+from diva.networks.vae import VAE
 from diva.partition.agreement import neighbour_information
+from diva.training.encode import encode, subset
+
+FEATURE_ROWS = 60_000  # that clusters are found on, at most: as many as codes
 
 
 class Candidate(NamedTuple):
-    """A mixture of the features of samples."""
+    """A mixture of the features of samples, and some of the samples."""
 
-    features: NDArray[np.float32]  # (n, D), in the units of the network's input
     mixture: MixtureModel
+    rows: NDArray[np.int64]  # (m,): which
+    features: NDArray[np.float32]  # (m, D), in the units of the network's input
 
-    def compared(self, learnt: NDArray[np.int64], seed: int) -> dict[str, float]:
+    @classmethod
+    def fit(cls, network: VAE, samples: Samples, config: DIVAConfig, seed: int) -> Candidate:
+        """Fit a mixture to the features of samples, that a network gives as codes."""
+        rng, device = np.random.default_rng(seed), torch.device("cpu")
+        mixture = fit_features(encode(network, subset(samples, FEATURE_ROWS, rng), device).mean, config, seed)
+        rows = np.sort(choose_rows(len(samples), WALK_ROWS, rng))
+        some = replace(samples, source=PartOfSource(samples.source, rows))
+        return cls(mixture, rows, encode(network, some, device).mean.numpy())
+
+    def compared(self, learnt: NDArray[np.int64]) -> dict[str, float]:
         """What clusters (n,) of learnt codes and those of the features tell of nearest neighbours, by features on one scale."""
-        rows = np.sort(choose_rows(len(learnt), WALK_ROWS, np.random.default_rng(seed)))
-        points, _ = self.mixture.standardization.apply(Rows(self.features[rows]), torch.device("cpu"))
-        own = self.mixture.predict(self.features[rows])
-        return dict(zip(("learnt", "features"), neighbour_information(points.numpy(), learnt[rows], own), strict=True))
+        points, _ = self.mixture.standardization.apply(Rows(self.features), torch.device("cpu"))
+        own = self.mixture.predict(self.features)
+        return dict(zip(("learnt", "features"), neighbour_information(points.numpy(), learnt[self.rows], own), strict=True))
 
 
 def fit_features(codes: Tensor, config: DIVAConfig, seed: int) -> MixtureModel:
