@@ -533,6 +533,7 @@ KEPT_WHILE_LEARNING = (
     "feature_names_in_",
     "history_",
     "stream_",
+    "agreement_",
 )
 
 
