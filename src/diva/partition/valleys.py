@@ -219,24 +219,24 @@ def _joins(components: Components, evidence: FloatArray) -> tuple[IntArray, Floa
     """Join the groups between which there is least evidence, until all are one; nodes are numbered as scipy does.
 
     Between groups the evidence is the mean of that of their components, weighted by the samples that two components share: it
-    counts where groups touch. What is returned is that mean times the effective number of places where they touch (Kish 1965).
+    counts where groups touch. It is not summed: pairs share components, and in noise a long border would become a valley.
     """
     n, masses, peaks = len(evidence), components.masses, _log_peaks(components)
     overlap = components.weighted.T @ components.resp
     touch = overlap + 1e-12 * overlap.sum() / n**2  # even where no sample is shared, evidence has a mean
     np.fill_diagonal(touch, 0.0)
     lower = np.minimum(peaks[:, None], peaks)
-    sums = np.stack([touch, touch * evidence, touch**2, touch * lower, touch * np.minimum(masses[:, None], masses)])
+    sums = np.stack([touch, touch * evidence, touch * lower, touch * np.minimum(masses[:, None], masses)])
     node, alive = np.arange(n), np.ones(n, dtype=bool)
     merges, strengths = np.zeros((n - 1, 2), dtype=np.int64), np.zeros(n - 1)
     for step in range(n - 1):
-        mean, level, samples = (ratio(part, sums[0]) for part in (sums[1], sums[3], sums[4]))
+        mean, level, samples = (ratio(part, sums[0]) for part in sums[1:])
         depth = np.minimum(peaks[:, None], peaks) - level  # of the bridge below the lower hill
         mean = np.where(depth > THIN, np.maximum(mean, _thinness(samples, depth)), mean)
         mean = np.where(np.outer(alive, alive) & (sums[0] > 0), mean, np.inf)
         kept, gone = divmod(int(mean.argmin()), n)
         merges[step] = sorted((node[kept], node[gone]))
-        strengths[step] = mean[kept, gone] * sums[0, kept, gone] ** 2 / sums[2, kept, gone]
+        strengths[step] = mean[kept, gone]
         node[kept], peaks[kept], alive[gone] = n + step, max(peaks[kept], peaks[gone]), False
         sums[:, kept] += sums[:, gone]
         sums[:, :, kept] += sums[:, :, gone]
