@@ -138,6 +138,7 @@ def test_ctrl_c_while_the_command_line_is_put_together(seconds):
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a job in the background ignores it
     )
     assert process.stderr is not None
     for line in process.stderr:  # the first module of a command
