@@ -25,7 +25,7 @@ from benchmarks.recording import Row, record
 from diva import DPMixture
 from diva.data.datasets.load import data_folders
 from diva.metrics import Agreement
-from diva.mixture import search
+from diva.mixture import agglomeration, search
 from diva.partition import valleys
 
 Data = tuple[NDArray[Any], NDArray[Any]]
@@ -213,11 +213,16 @@ FIT_CHANGES: dict[str, tuple[dict[str, Any], Change | None]] = {
     "covariance_type='full'": ({"covariance_type": "full"}, None),
     "covariance_type='diag'": ({"covariance_type": "diag"}, None),
     "covariance_scale=0.1: the prior is not learnt": ({"covariance_scale": 0.1}, None),
-    "n_init=2": ({"n_init": 2}, None),
+    "n_init=1 (2)": ({"n_init": 1}, None),
+    "n_init=4 (2)": ({"n_init": 4}, None),
+    "n_init=0: births from one component": ({"n_init": 0}, None),
+    "the prior learnt anew at 0.8 of the components (0.9)": ({}, (agglomeration, "ADAPT_BELOW", 0.8)),
     "least scale 0.001 (0.01)": ({}, (search, "LEAST_SCALE", 0.001)),
     "least scale 0.1 (0.01)": ({}, (search, "LEAST_SCALE", 0.1)),
 }
 GROUPING_CHANGES: dict[str, Change] = {
+    "12 bins between two means (24)": (valleys, "N_BINS", 12),
+    "48 bins between two means (24)": (valleys, "N_BINS", 48),
     "optimism 0 nats (1)": (valleys, "OPTIMISM", 0.0),
     "optimism 2 nats (1)": (valleys, "OPTIMISM", 2.0),
     "a bridge is thin at 0.5 nats (1)": (valleys, "THIN", 0.5),

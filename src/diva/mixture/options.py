@@ -45,10 +45,10 @@ class MixtureOptions:
         help="The fit has converged when no move is left to try and a lap raises the bound by less than this per sample.",
     )
     n_init: int = parameter(
-        1,
+        2,
         Whole(0),
-        help="""Starts from k-means with many centres, for every shape of component; one more grows from a single component.
-        The highest bound is kept.""",
+        help="""Starts for every shape of component: the most prominent peaks of the bound while many centres of k-means are
+        joined, pair by pair, to one. The highest bound after laps from each is kept. 0 grows from one component by births.""",
     )
     births: bool = parameter(True, Flag(), help="Whether components are born; turned off for ablations.")
     merges: bool = parameter(True, Flag(), help="Whether components are merged.")

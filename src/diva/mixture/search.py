@@ -1,8 +1,9 @@
 """Where a first fit starts: several starts, and shapes of components, compete by their bound on a sample of the data.
 
 A mixture that grows from one component by births finds few broad ones, and may miss many that are close; one that starts from
-k-means with many centres, and lets merges and deletions work, is good at those, and may end with too many. Variational bounds
-compare them, as well as diagonal with full covariances: the highest is kept.
+k-means with many centres, and lets merges work, may end with too many, since a merge must pay by itself. So the centres are
+agglomerated, down to one, and laps with all moves go on from where the bound was highest on the way. Variational bounds compare
+such starts, as well as diagonal with full covariances: the highest is kept.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from diva.data import ArrayBatches, Rows
+from diva.mixture.agglomeration import agglomerate, holding
 from diva.mixture.bound import elbo
 from diva.mixture.centres import CHUNK_ROWS, k_means
 from diva.mixture.fitting import Fitted, fit_from, run_laps, warn_of_interrupt
@@ -73,7 +75,7 @@ def best_start(
     best: MixtureModel | None = None
     for start in _starts(measured, options, rng):
         chance = np.random.default_rng(rng.integers(2**63))
-        moves = replace(options, births=options.births and start.n_components == 1).moves()  # of many centres none is missing
+        moves = options.moves()
         try:
             model, fit = run_laps(start, source, chance, moves, on_lap)
         except KeyboardInterrupt:
@@ -112,30 +114,27 @@ def first_component(measured: Measurement, options: MixtureOptions) -> MixtureMo
 
 
 def _starts(measured: Measurement, options: MixtureOptions, rng: np.random.Generator) -> Iterator[MixtureModel]:
-    """One component, and many centres, for each shape of component."""
+    """Cuts of an agglomeration, or one component, for each shape of component."""
     first = first_component(measured, options)
     rounding, least_variance = first.state.family.rounding, first.state.least_variance
     for covariance_type in options.covariance_types if first.n_features > 1 else options.covariance_types[:1]:
         one = MixtureModel.start(first.standardization, replace(options, covariance_type=covariance_type), rounding=rounding)
         one = replace(one, state=replace(one.state, least_variance=least_variance))
-        yield one
-        if options.births:
-            for _ in range(options.n_init):
-                yield _from_centres(one, measured.sample, rng)
+        if not options.births or options.n_init == 0:
+            yield one
+            continue
+        for cut in agglomerate(_from_centres(one, measured.sample, rng), options.n_init):
+            yield replace(one, state=cut)
 
 
-def _from_centres(one: MixtureModel, sample: Rows, rng: np.random.Generator) -> MixtureModel:
-    """Components at the centres of k-means, as many as the sample could carry, with a prior that suits them."""
+def _from_centres(one: MixtureModel, sample: Rows, rng: np.random.Generator) -> MixtureState:
+    """Components at the centres of k-means, as many as there may be, or one for each code of fewer; they hold whole codes."""
     z, given = one.standardization.apply(sample, one.device)
     z = z.double()
     weights = torch.ones(len(z), dtype=torch.float64, device=z.device) if given is None else given.double()
-    n_different = min(float(weights.sum()), len(torch.unique(z, dim=0)))
-    n_centres = int(n_different / (2 * (z.shape[1] + 1)))  # a Gaussian needs D + 1 samples to have a volume
-    labels = k_means(z, weights, max(1, min(n_centres, one.options.max_components)), rng)
-    ids = tuple(range(int(labels.max()) + 1))
-    stats = _hard_stats(one.state.family, z, weights, labels, len(ids))
-    many = replace(one.state, past=stats.zeros(len(ids)), total=stats, ids=ids, next_id=len(ids))
-    return replace(one, state=many.in_canonical_order().with_adapted_prior())
+    labels = k_means(z, weights, one.options.max_components, rng)
+    stats = _hard_stats(one.state.family, z, weights, labels, int(labels.max()) + 1)
+    return holding(one.state, stats)
 
 
 def _hard_stats(family: GaussianFamily, z: Tensor, weights: Tensor, labels: Tensor, n_components: int) -> SuffStats:

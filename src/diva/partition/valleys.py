@@ -8,6 +8,11 @@ width, say which it is: the log ratio of the two binomial likelihoods is the evi
 that a valley's depth gains by having been fitted to the same samples (Akaike 1974). Pieces of one ring fill the valley,
 Gaussians that overlap do not, and without a valley there is only one.
 
+Two clusters with sharp edges, such as rectangles side by side, may have a gap between them where the mixture knows of none. So
+the samples are asked without it as well: whether the histogram between the two means has a valley (`isotonic`). Neither answer is
+right for all shapes: the mixture's is sharper where clusters are Gaussian, the histogram's where they are not. Each is one opinion,
+and the evidence is their mean (a logarithmic pool; Genest and Zidek, "Combining probability distributions", 1986).
+
 How much evidence two clusters need is learnt as well: where most joins of the tree are over valleys beyond doubt, the next is
 likely to be one too; in noise hardly any is (empirical Bayes; Efron, "Microarrays, empirical Bayes and the two-groups model",
 2008).
@@ -28,12 +33,14 @@ import numpy as np
 from scipy.special import expit, logit, logsumexp, ndtr
 
 from diva.partition.hierarchy import Hierarchy, nodes_after
+from diva.partition.isotonic import optimism, valley_log_ratio
 from diva.partition.louvain import number_by_mass
 from diva.partition.walk import FloatArray, IntArray, ratio
 
 OPTIMISM = 1.0  # nats that one fitted number, the depth of a valley, gains on the samples it was fitted to (Akaike 1974)
 THIN = 1.0  # nats by which the log density of a bridge must be below that of both hills, to separate them
 GRID = 64  # points at which the density between two means is looked at
+N_BINS = 24  # of the histogram between two means
 MEMBER_ABOVE = 0.01  # responsibility from which a sample is counted for a component
 
 
@@ -108,18 +115,42 @@ def group_by_valleys(
 
 
 def valley_evidence(components: Components) -> FloatArray:
-    """Log likelihood ratio of a valley as the mixture says against none, less its optimism, for each pair, (K, K)."""
+    """Evidence of a valley between each pair, in nats: that by the mixture and that by the samples alone, (K, K)."""
     found = find_valleys(components)
+    by_mixture, histograms = _count(components, found)
+    evidence = np.array(by_mixture)
+    # what shares no sample is far apart, by any opinion; of all others there are few for each component
+    for a, b in zip(*np.nonzero(np.triu(_overlap(components) > 0, 1)), strict=True):
+        by_samples = valley_log_ratio(histograms[a, b]) - optimism(float(histograms[a, b].sum()), N_BINS)
+        evidence[a, b] = evidence[b, a] = (by_mixture[a, b] + by_samples) / 2
+    return evidence
+
+
+def _count(components: Components, found: Valleys) -> tuple[FloatArray, FloatArray]:
+    """Log likelihood ratio of a valley as the mixture says against none, (K, K); samples between two means, (K, K, N_BINS)."""
+    n, at = len(found.reach), np.einsum("abd,ad->ab", found.directions, components.means)
     at_bottom, at_top = np.zeros_like(found.reach), np.zeros_like(found.reach)
+    histograms = np.zeros((n, n, N_BINS))
     for k, weighted in enumerate(components.weighted.T):
         rows = components.resp[:, k] > MEMBER_ABOVE
         along = components.points[rows] @ found.directions[k].T  # (m, K)
         for counts, middle in ((at_bottom, found.bottom), (at_top, found.top)):
             counts[k] = weighted[rows] @ (np.abs(along - middle[k]) < found.reach[k])
+        way = at[:, k] - at[k]  # to the other mean, on its line
+        share = np.divide(along - at[k], way, out=np.zeros_like(along), where=way != 0)
+        between = (share > 0) & (share < 1)
+        row, other = np.nonzero(between)
+        bins = other * N_BINS + (share[between] * N_BINS).astype(np.int64)
+        histograms[k] = np.bincount(bins, weighted[rows][row], n * N_BINS).reshape(n, N_BINS)
     at_bottom, at_top = at_bottom + at_bottom.T, at_top + at_top.T
     evidence = at_bottom * np.log(2 * found.share) + at_top * np.log(2 * (1 - found.share))
     evidence = np.where(found.reach > 0, (evidence + evidence.T) / 2, 0.0)  # the same, rounding aside
-    return np.asarray(evidence - OPTIMISM)
+    return np.asarray(evidence - OPTIMISM), histograms + histograms.transpose(1, 0, 2)[:, :, ::-1]
+
+
+def _overlap(components: Components) -> FloatArray:
+    """Samples that two components share, (K, K)."""
+    return np.asarray(components.weighted.T @ components.resp)
 
 
 def find_valleys(components: Components) -> Valleys:
@@ -222,7 +253,7 @@ def _joins(components: Components, evidence: FloatArray) -> tuple[IntArray, Floa
     counts where groups touch. It is not summed: pairs share components, and in noise a long border would become a valley.
     """
     n, masses, peaks = len(evidence), components.masses, _log_peaks(components)
-    overlap = components.weighted.T @ components.resp
+    overlap = _overlap(components)
     touch = overlap + 1e-12 * overlap.sum() / n**2  # even where no sample is shared, evidence has a mean
     np.fill_diagonal(touch, 0.0)
     lower = np.minimum(peaks[:, None], peaks)
