@@ -1,4 +1,4 @@
-"""What a stranger needs to install diva: pinned versions that the public index has, and a wheel that anybody can build again."""
+"""What a stranger needs to install diva: pinned versions of the public index, and a wheel that anybody can build again."""
 
 import importlib.util
 import json
