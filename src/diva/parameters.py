@@ -208,9 +208,13 @@ def parameter(default: Any, *allowed: Allowed, help: str, unset: Any = MISSING, 
     return field(default=default, metadata={"parameter": Parameter(shown, allowed, " ".join(help.split()), public=public)})
 
 
-@cache
 def declared_in(group: type) -> Mapping[str, Parameter]:
     """Parameters of one dataclass, by name; each is about what the first class says that declares it."""
+    return _declared_in(group)
+
+
+@cache
+def _declared_in(group: type) -> Mapping[str, Parameter]:
     about: dict[str, str] = {}
     for base in reversed(group.__mro__):
         heading = (base.__doc__ or "").partition("\n")[0].rstrip(".")
