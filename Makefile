@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell
 SSE  := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem
 
-.PHONY: screenshots demo test test-quality test-slow lint format bench docs clean
+.PHONY: screenshots demo test test-quality test-slow lint format fuzz kills audit sbom release-constraints bench docs clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -29,6 +29,17 @@ test-quality: $(READY)  ## the tests that judge a fit, under three instruction s
 test-slow: $(READY)  ## the recovery, memory and scale checks that take minutes
 	$(BIN)/python -m pytest -m slow
 
+SEED  ?= 0
+CASES ?= 100000
+FILES ?= 20000
+fuzz: $(READY)  ## odd arrays and damaged files for hours; goes on where it stopped: make fuzz SEED=7 CASES=100000
+	$(BIN)/python -m tests.fuzz --estimator diva --cases $$(( $(CASES) / 100 )) --seed $(SEED)
+	$(BIN)/python -m tests.fuzz.readers --mutations $(FILES) --seed $(SEED)
+	$(BIN)/python -m tests.fuzz --estimator dpmixture --cases $(CASES) --seed $(SEED)
+
+kills: $(READY)  ## a thousand kills of diva stream and diva fit, and a judge who does not know the code
+	$(BIN)/python -m tests.kills --kills 1000 --seed $(SEED)
+
 lint: $(READY)  ## style, types, import contract
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -41,6 +52,19 @@ format: $(READY)
 
 bench: $(READY)  ## every figure of docs/benchmarks.md
 	$(BIN)/python -m benchmarks
+
+audit: $(READY)  ## known vulnerabilities of the pinned dependencies; needs a network
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[release]"
+	$(BIN)/python release/audit.py
+
+sbom: $(READY)  ## release/sbom.cdx.json, which is part of the wheel
+	$(BIN)/python release/make_sbom.py
+
+release-constraints: $(READY)  ## dist/constraints.txt: all that diva needs, with hashes: pip install --require-hashes -r
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[release]"
+	mkdir -p dist
+	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --no-header --no-annotate --no-emit-index-url \
+		--no-emit-trusted-host --no-emit-find-links --constraint constraints.txt --output-file dist/constraints.txt pyproject.toml
 
 docs: $(READY)  ## the documentation as a site: site/index.html
 	$(BIN)/python docs/make_commands.py

@@ -33,6 +33,7 @@ BENCHMARKS = {
     "report": bench_report.main,
     **bench_mixture.BENCHMARKS,
     "stream_kills": bench_stream.kills,
+    "stream_long": bench_stream.long,
     "page": page.main,
     **bench_zoo.BENCHMARKS,
     "zoo_page": zoo_page.main,

@@ -1,4 +1,4 @@
-"""``diva stream`` killed many times: every sample used once, and the end that of an undisturbed run."""
+"""Streams that are killed many times, and use every sample once all the same; and very long ones, which do not grow."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from sklearn.datasets import load_digits
 
 from benchmarks.recording import Row, record
+from diva import DPMixture
 from diva.runs.archive import read_archive
 from diva.runs.stream_log import read_commit
 
@@ -74,6 +76,41 @@ def kills(n_kills: int = 50, seed: int = 0) -> None:
             "moment of the start, or within the time of three batches after the first one. Every start imports torch anew.",
         ],
     )
+
+
+def long(n_batches: int = 100_000, n_rows: int = 8, n_shown: int = 10, seed: int = 0) -> None:
+    """Very many small batches for ``DPMixture.partial_fit``: memory, time and the saved file should not grow."""
+    rng = np.random.default_rng(seed)
+
+    def arriving(n: int) -> np.ndarray:
+        """Three groups, the third of which moves slowly, so that there is always something to learn."""
+        moved = model.mixture_.naming.batch / n_batches if hasattr(model, "mixture_") else 0.0
+        return rng.normal(size=(n, 2)) + np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0 + moved]])[rng.integers(0, 3, size=n)]
+
+    model = DPMixture(random_state=seed)
+    model.fit(arriving(500))
+    process, rows = psutil.Process(), []
+    with tempfile.TemporaryDirectory() as folder:
+        for part in range(n_shown):
+            begun = time.process_time()
+            for _ in range(n_batches // n_shown):
+                model.partial_fit(arriving(n_rows))
+            seconds = time.process_time() - begun
+            model.save(Path(folder, "m.diva"))
+            rows.append(
+                {
+                    "partial fits": (part + 1) * (n_batches // n_shown),
+                    "milliseconds of a processor each": 1000 * seconds / (n_batches // n_shown),
+                    "resident megabytes": process.memory_info().rss / 2**20,
+                    "kilobytes of the file": length(Path(folder, "m.diva")) / 1024,
+                    "components": model.n_components_,
+                    "clusters": model.n_clusters_,
+                    "moves on record": len(model.lineage_),
+                }
+            )
+            print(rows[-1], flush=True)
+    title = f"DPMixture.partial_fit in a long stream: {n_batches:,} batches of {n_rows} rows"
+    record("stream_long", title, rows, ["One thread. Every row is about the batches since the one before."])
 
 
 def prepare(folder: Path) -> int:

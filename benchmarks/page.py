@@ -24,6 +24,7 @@ ORDER = (
     "training_overhead",
     "report",
     "stream_kills",
+    "stream_long",
     "recovery",
     *(f"mixture_{name}" for name in ("noise", "grid", "embeddings", "codes", "restarts", "ablation")),
     "lap",

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,86 +10,41 @@ import numpy as np
 import pytest
 from tests.faults.faults import Disk, in_a_process
 from tests.history import violations
-from typer.testing import CliRunner
+from tests.kills.killing import Tally, round_of_kills, undisturbed_seconds
+from tests.kills.scenes import SCENES, Scene
 
-from diva.cli import app
-from diva.runs.load import load
-
-ROWS = np.concatenate([np.random.default_rng(c).normal(3 * c, 0.3, size=(20, 3)) for c in range(3)])
-TINY = ["--n-epochs", "2", "--latent-dim", "2", "--hidden-sizes", "4", "--n-views", "1", "--n-laps", "1", "--no-report"]
-STREAM = ["stream", "run", "parts", "--batch-size", "7", "--predictions", "p.jsonl"]
-PUT_IN = np.random.default_rng(9).normal(size=(150, 3)) + 3 * np.random.default_rng(8).integers(0, 3, size=(150, 1))
+from diva.threads import one_thread
 
 
-def run(*args: Any) -> Any:
-    return CliRunner().invoke(app, [str(arg) for arg in args], prog_name="diva")
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch) -> Path:
-    """A run, and parts of other sizes than batches."""
-    monkeypatch.chdir(tmp_path)
-    np.save("rows.npy", ROWS)
-    assert run("fit", "rows.npy", "--out", "run", *TINY).exit_code == 0
-    Path("parts").mkdir()
-    for number, part in enumerate(np.array_split(PUT_IN, 11)):
-        np.save(f"parts/{number:03d}.npy", part)
-    return tmp_path
-
-
-def sums(model: Any) -> np.ndarray:
-    """Mass, sum and sum of squares over all components: what moves between components does not change them."""
-    total = model.mixture_.state.total
-    squares = total.sum_zz.diagonal(dim1=1, dim2=2) if total.sum_zz.ndim == 3 else total.sum_zz
-    return np.concatenate([[total.counts.sum()], total.sum_z.sum(0), squares.sum(0)])
-
-
-def shares(model: Any, rows: np.ndarray) -> np.ndarray:
-    """What each sample adds to the sums."""
-    space = model.mixture_.standardization
-    z = (model.transform(rows).astype(np.float64) - space.mean.numpy()) / space.scale.numpy()
-    return np.column_stack([np.ones(len(z)), z, z**2])
-
-
-def lines(path: str | Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
-
-
-def found(before: Any) -> list[str]:
-    (path,) = Path("run/stream").glob("*.diva")
-    after = load(path)
-    np.testing.assert_array_equal(
-        after.transform(ROWS), before.transform(ROWS)
-    )  # networks did not learn: sums are of one space
-    return violations(shares(before, PUT_IN), sums(before), sums(after), lines("run/stream/events.jsonl"), lines("p.jsonl"))
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory) -> dict[str, Scene]:
+    return {name: scene(tmp_path_factory.mktemp(name) / name) for name, scene in SCENES.items()}
 
 
 @pytest.mark.parametrize("n_kills", [12, pytest.param(150, marks=pytest.mark.slow)])
-def test_killed_again_and_again(n_kills, place):
-    chance, before, n_died = np.random.default_rng(n_kills), load("run/model.diva"), 0
-    for _ in range(n_kills):
-        disk = Disk(place, "kill", int(chance.integers(0, 30)))
+def test_killed_at_any_write(n_kills, scenes):
+    chance, scene, n_died = np.random.default_rng(n_kills), scenes["stream"], 0
+    with scene.begin():
+        for _ in range(n_kills):
+            disk = Disk(Path.cwd(), "kill", int(chance.integers(0, 30)))
 
-        def work(disk: Disk = disk) -> int:
-            with disk.mounted():
-                return int(run(*STREAM).exit_code)
+            def work(disk: Disk = disk) -> int:
+                with disk.mounted():
+                    return scene.work()
 
-        n_died += in_a_process(work) is None
-    assert n_died > 5
-    assert run(*STREAM).exit_code == 0
-    assert found(before) == []
+            n_died += in_a_process(work) is None
+        assert n_died > 5
+        assert scene.work() == 0
+        assert scene.found() == []
 
 
-def test_killed_at_any_moment(place):
-    chance, before = np.random.default_rng(0), load("run/model.diva")
-    for _ in range(6):
-        if not (pid := os.fork()):
-            os._exit(run(*STREAM).exit_code)
-        time.sleep(chance.uniform(0.02, 0.4))
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-    assert run(*STREAM).exit_code == 0
-    assert found(before) == []
+@pytest.mark.parametrize("name", SCENES)
+def test_killed_at_any_moment(name, scenes):
+    with one_thread():  # others do not live on in a fork
+        seconds = undisturbed_seconds(scenes[name])
+        round_of_kills(scenes[name], np.random.default_rng(0), 0.5 * seconds, 5, tally := Tally())
+    assert tally.kills >= 2
+    assert tally.found == []
 
 
 # --- the checker finds what it should

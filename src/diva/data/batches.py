@@ -125,6 +125,8 @@ def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
         raise ValueError(
             "Expected as many numbers for each sample, got a nested tensor. Pad it: torch.nested.to_padded_tensor."
         )
+    if tensor.layout != torch.strided:
+        raise ValueError(f"Expected a dense tensor, got one of layout {tensor.layout}. Use its to_dense method.")
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     return tensor.float().numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
 

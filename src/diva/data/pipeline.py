@@ -218,4 +218,4 @@ def _principal_axes(source: Source, before: Preparation, n_axes: int, *checks: C
     _, vectors = np.linalg.eigh(products / n - np.outer(mean, mean))
     axes = vectors[:, ::-1][:, :n_axes].T
     axes *= np.where(axes[np.arange(n_axes), np.abs(axes).argmax(axis=1)] < 0, -1.0, 1.0)[:, None]  # signs that repeat
-    return torch.from_numpy(first + mean), torch.from_numpy(np.ascontiguousarray(axes))
+    return torch.from_numpy(first + mean), torch.from_numpy(axes.copy())  # one number alone may still be stored backwards

@@ -381,7 +381,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(X, np.memmap) and X.ndim == 2 and X.dtype in (np.float32, np.float64) and len(X):
             self._check_head(X, reset)  # the rest is checked batch by batch, without pulling the file into memory
         else:
-            X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=not reset)
+            X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return ArrayBatches(X, sample_weight, self.options.batch_size)

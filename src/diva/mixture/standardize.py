@@ -145,6 +145,8 @@ class Measurement:
     lowest: np.ndarray  # (D,)
     highest: np.ndarray
     sample: Rows  # evenly spread over the data; all of them, if there are few
+    flat: np.ndarray  # (D,): features whose values differ by rounding at most, if at all; their scale is 1
+    least_scale: float  # below, squares or their quotients would vanish
 
     def robust(self) -> Standardization:
         """Median and distance of the quartiles instead of mean and standard deviation: a few wild values do not move them.
@@ -157,15 +159,16 @@ class Measurement:
             one = np.full_like(scale, np.sqrt(np.mean(deviation**2)))
             return Standardization(torch.from_numpy(middle), torch.from_numpy(one))
         # however wild, values should stay where squares are exact
-        scale = np.maximum(scale, (self.highest - self.lowest) / (1e-1 * FARTHEST))
-        scale = np.where(high > low, scale, deviation)
+        scale = np.maximum(scale, (self.highest - self.lowest) / (1e-1 * FARTHEST)).clip(self.least_scale)
+        scale = np.where((high > low) & ~self.flat, scale, deviation)
         return Standardization(torch.from_numpy(middle), torch.from_numpy(scale))
 
     @property
     def unit_rows(self) -> bool:
         """Whether samples are vectors of unit length, as embeddings are that were made to be compared by their cosine."""
         values = self.sample.values
-        lengths = np.linalg.norm(values, axis=1) if values.shape[1] > 2 else np.zeros(1)
+        with np.errstate(over="ignore"):
+            lengths = np.linalg.norm(values, axis=1) if values.shape[1] > 2 else np.zeros(1)
         return bool((np.abs(lengths - 1.0) < 1e-3).all())
 
     def rounding(self, scale: Tensor) -> Tensor:
@@ -183,7 +186,8 @@ class Measurement:
     def check_within_reach_of(self, other: Standardization) -> None:
         """Raise ValueError if the data lie so far from those of another that their squares would be lost."""
         mean, scale = other.mean.numpy(), other.scale.numpy()
-        distance = np.maximum(np.abs(self.lowest - mean), np.abs(self.highest - mean)) / scale
+        with np.errstate(over="ignore"):
+            distance = np.maximum(np.abs(self.lowest - mean), np.abs(self.highest - mean)) / scale
         if distance.max() > FARTHEST:
             raise ValueError(
                 f"Feature {distance.argmax()} of the new data lies up to {distance.max():.1g} standard deviations of the first "
@@ -232,11 +236,12 @@ def measure(source: Iterable[Rows]) -> Measurement:
             f"Feature {worst} holds numbers too large to square in float64. Rescale the data, for example by their maximum."
         )
     # what a column of equal numbers can still deviate by rounding is no spread: such a column tells nothing
-    smallest = 1e-35 if single else 1e-150  # below, squares or their quotients would vanish
-    scale[scale <= 10 * np.finfo(np.float64).eps * np.abs(mean) + smallest] = 1.0
+    least_scale = 1e-35 if single else 1e-150
+    flat = scale <= 10 * np.finfo(np.float64).eps * np.abs(mean) + least_scale
+    scale[flat] = 1.0
     mean = mean.astype(np.float32).astype(np.float64) if single else mean
     standardization = Standardization(torch.from_numpy(mean), torch.from_numpy(scale))
-    return Measurement(standardization, n_rows, mass, lowest, highest, sampler.sample())
+    return Measurement(standardization, n_rows, mass, lowest, highest, sampler.sample(), flat, least_scale)
 
 
 class _EvenSample:

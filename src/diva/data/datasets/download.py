@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from diva.data.datasets.load import cache_folder, data_folders, find_layout, where_to_put
 from diva.data.datasets.registry import DataFile, dataset_info
@@ -36,7 +37,7 @@ def download_file(remote: DataFile, target: Path, *, on_progress: Progress | Non
         if not remote.has_checksum:  # nothing could prove that an old part belongs to the file of today
             part.unlink(missing_ok=True)
         try:
-            _fetch(remote, part, on_progress or (lambda *_: None), opener or urllib.request.build_opener())
+            _fetch(remote, part, on_progress or (lambda *_: None), opener or urllib.request.build_opener(StaysSecure()))
             difference = remote.difference(part)
         except _OtherFileError as error:
             difference = str(error)
@@ -49,6 +50,15 @@ def download_file(remote: DataFile, target: Path, *, on_progress: Progress | Non
         os.replace(part, target)
     except (OSError, http.client.HTTPException) as error:
         raise DownloadError(f"{remote.filename} could not be fetched from {remote.url}: {_reason(error)}. {by_hand}") from error
+
+
+class StaysSecure(urllib.request.HTTPRedirectHandler):
+    """Follows a server to another address, but not from https to plain http."""
+
+    def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: str) -> Any:  # noqa: D102
+        if req.full_url.startswith("https:") and not newurl.startswith("https:"):
+            raise urllib.error.URLError(f"the server sends on from https to {newurl}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 class _OtherFileError(Exception):

@@ -1,5 +1,7 @@
 import hashlib
 import threading
+import urllib.error
+import urllib.request
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -163,6 +165,17 @@ def test_data_sets_come_over_https():
     plain = [file for file in files if not file.url.startswith("https://")]
     assert {file.filename for file in plain} == {"train_32x32.mat", "test_32x32.mat"}
     assert all(file.has_checksum for file in plain)
+
+
+@pytest.mark.parametrize(("begin", "end", "may"), [("https", "https", True), ("https", "http", False), ("http", "http", True)])
+def test_a_secure_address_is_not_left_for_another(begin, end, may):
+    request = urllib.request.Request(f"{begin}://one.example/file.bin")
+    details = (None, 302, "Found", {}, f"{end}://other.example/file.bin")
+    if may:
+        assert download.StaysSecure().redirect_request(request, *details).full_url == f"{end}://other.example/file.bin"
+    else:
+        with pytest.raises(urllib.error.URLError, match="sends on from https to http:"):
+            download.StaysSecure().redirect_request(request, *details)
 
 
 def test_another_file_leaves_the_old_one(site, tmp_path):
