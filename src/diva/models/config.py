@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from torch import nn
 
+from diva.data import ColumnParameters
 from diva.devices import DEVICE
 from diva.networks.mlp import HIDDEN_SIZES
 from diva.parameters import Flag, Folder, Holds, Number, OneOf, Seed, Sizes, Whole, declared_in, parameter, plain
@@ -41,7 +42,7 @@ _hidden = partial(parameter, help="", public=False)
 
 
 @dataclass(frozen=True)
-class DataParameters:
+class DataParameters(ColumnParameters):
     """Data."""
 
     image_shape: tuple[int, ...] | None = parameter(None, _IMAGE_SHAPE, help="Shape of the images if they come as flat rows.")
