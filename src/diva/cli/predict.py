@@ -13,9 +13,9 @@ import typer
 
 from diva.cli import _console
 from diva.cli._errors import UsageError, for_people
-from diva.cli._options import Columns, IdColumn, ImageSize, Json, Key, LabelColumn, Limit, RunOrModel, Split
+from diva.cli._options import Columns, IdColumn, ImageSize, Json, Key, LabelColumn, Limit, RunOrModel, SkipBroken, Split
 from diva.cli._runs import open_model, recorded_image_size, recorded_names
-from diva.cli._sources import SourceSpec, open_spec, specify
+from diva.cli._sources import SOURCE_FILE, SourceSpec, open_spec, specify
 from diva.cli._tables import TableWriter
 from diva.data import LoadedData, PartOfSource, TableSchema
 from diva.data.formats.paths import is_table
@@ -40,6 +40,7 @@ def predict(
         bool, typer.Option("--keep-columns", help="Write the columns of the table as well, not its ids alone.")
     ] = False,
     image_size: ImageSize = None,
+    skip_broken: SkipBroken = False,
     key: Key = None,
     limit: Limit = None,
     as_json: Json = False,
@@ -61,7 +62,7 @@ def predict(
         if os.path.realpath(source) == os.path.realpath(out):
             raise UsageError(f"--out is {str(out)!r}, the data themselves. Choose another file.")
         of_table = {"id_column": id_column, "label_column": label_column}
-        spec = specify(source, split, columns, image_size, **of_table, key=key, limit=limit)
+        spec = specify(source, split, columns, image_size, **of_table, key=key, skip_broken=skip_broken, limit=limit)
         schema = model.pipeline_.schema
         found = _write_predictions(model, open_spec(_as_in_run(spec, run, schema), schema, keep_columns=keep_columns), out)
         if str(out) == STANDARD_OUTPUT:
@@ -75,6 +76,9 @@ def predict(
 def _as_in_run(spec: SourceSpec, run: Path, schema: TableSchema | None) -> SourceSpec:
     """Read samples as those of the run were: the same columns, in whatever order they come, and images of the same size."""
     spec = replace(spec, image_size=spec.image_size or recorded_image_size(run, spec.source), typed=schema is not None)
+    if (run / SOURCE_FILE).exists():
+        before = SourceSpec.read(run)
+        spec = replace(spec, window=before.window, step=before.step)
     if spec.columns is None and is_table(spec.source) and schema is None:
         spec = replace(spec, columns=recorded_names(run, "columns"))
         if spec.columns is None:
@@ -104,6 +108,8 @@ def _write_predictions(model: Clusterer, data: LoadedData, out: Path) -> dict[st
     labels = np.concatenate(clusters)
     sizes = {int(k): int((labels == k).sum()) for k in model.cluster_ids_}
     said: dict[str, Any] = {"out": str(out), "n_samples": len(labels), "n_novel": n_novel, "sizes": sizes}
+    if broken := data.facts.get("broken"):
+        said["broken"] = broken
     return said if data.labels is None else said | {"metrics": Agreement(data.labels, labels).as_row()}
 
 
@@ -115,6 +121,7 @@ def _beside(rows: dict[str, Any], kept: Any) -> dict[str, Any]:
 
 
 def _show(found: dict[str, Any]) -> None:
+    _console.show_columns({"broken": found.get("broken")})
     n_clusters = sum(size > 0 for size in found["sizes"].values())
     said = f"{found['n_samples']:,} samples in {n_clusters} clusters, {found['n_novel']:,} of them novel"
     _console.say(f"{said}: {found['out']}")

@@ -14,6 +14,7 @@ from diva.data.schedules import ClassSchedule, FeatureDrift, Imbalance, MixtureD
 from diva.data.sources import ArraySource, DatasetSource, JoinedSource, LoadedData, PartOfSource, Source
 from diva.data.streams import FileStream, Following, LineStream, Offset, Part, StreamBatch
 from diva.data.validate import ColumnParameters, open_columns
+from diva.data.windows import WindowSource, cut_windows
 
 __all__ = [
     "ArrayBatches",
@@ -49,7 +50,9 @@ __all__ = [
     "Stage",
     "StreamBatch",
     "TableSchema",
+    "WindowSource",
     "check_dataset",
+    "cut_windows",
     "dataset_info",
     "get_dataset",
     "is_batch_source",

@@ -217,7 +217,7 @@ class TableSchema:
                 block, gaps = self._encode(cells, table, n_rows)
                 stay = np.flatnonzero(~gaps) if drop else np.arange(len(block))
                 if label_column is not None:
-                    labels.append(_labels(cells[label_column])[stay])
+                    labels.append(labels_of(cells[label_column])[stay])
                 kept.append(stay + n_rows)
                 n_filled += int(gaps[stay].sum())
                 n_rows += batch.num_rows
@@ -288,7 +288,7 @@ class TableSchema:
         return cls(columns, plain["missing"], plain["in_one_unit"])
 
 
-def _labels(cells: Any) -> NDArray[Any]:
+def labels_of(cells: Any) -> NDArray[Any]:
     """True classes as words, all of them."""
     words = texts_of(cells).fill_null(NO_LABEL).to_pylist()
     if (longest := max(map(len, words), default=0)) > LABEL_LENGTH:  # in an array, each takes as much as the longest

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.data.columns import TableSchema, schema_of
-from diva.data.scaling import Samples, Scaling, check_range, check_shape, scaling_for
+from diva.data.scaling import Samples, Scaling, check_range, check_shape, is_series, scaling_for, series_scaling
 from diva.data.sources import Check, Source, name_of, parts_of
 from diva.data.validate import FiniteCheck, open_columns, open_samples
 
@@ -108,6 +108,7 @@ class InputPipeline:
         X: Any,
         *,
         image_shape: tuple[int, ...] | None = None,
+        kind: str | None = None,
         tfidf: bool = False,
         n_axes: int | None = None,
     ) -> tuple[Self, Samples]:
@@ -125,7 +126,10 @@ class InputPipeline:
         preparation = fit_preparation(source, *checks, tfidf=tfidf, n_axes=n_axes, units=units)
         if preparation is not None:
             source, checks = PreparedSource(source, preparation), ()
-        scaling = scaling_for(source, image_shape, *checks, names=getattr(estimator, "feature_names_in_", None))
+        if is_series(item_shape, kind, image_shape):
+            scaling = series_scaling(source, *checks)
+        else:
+            scaling = scaling_for(source, image_shape, *checks, names=getattr(estimator, "feature_names_in_", None))
         return cls(item_shape, preparation, scaling, schema), Samples(source, scaling)
 
     def open(self, estimator: Any, X: Any) -> Samples:
@@ -134,6 +138,11 @@ class InputPipeline:
         check_shape(source, self.item_shape, self.scaling)
         check_range(source, self.scaling, FiniteCheck(type(estimator).__name__, name_of(source)))
         return Samples(source if self.preparation is None else PreparedSource(source, self.preparation), self.scaling)
+
+    @property
+    def windows(self) -> tuple[int, int] | None:
+        """Steps and channels, if samples are windows of sensors."""
+        return None if self.scaling.is_image or len(self.item_shape) != 2 else (self.item_shape[0], self.item_shape[1])
 
     @property
     def prepared_shape(self) -> tuple[int, ...]:

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.data.sources import Check, DatasetSource, Source, measure_moments, measure_range, parts_of
-from diva.exceptions import ScaleWarning
+from diva.exceptions import DataKindWarning, ScaleWarning
 
 FARTHEST = 1e6  # units from the middle; what lies beyond could overflow in a network
 MEANT = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 MANY = 8  # images that are not all as good as black
+NARROWEST = 16  # pixels of an image; samples that are narrower,
+LONGEST = 4  # and at least so many times as long, are windows of sensors
 LOUD = 0.95  # of the variance in one feature is worth a warning
 NEARLY = 1e-3  # by how much a range may be exceeded and still be that range
 
@@ -120,6 +122,40 @@ def scaling_for(
     return Scaling(
         (channels, height, width), not channels_first, *(torch.tensor([v], dtype=torch.float64) for v in (offset, unit))
     )
+
+
+def is_series(item_shape: tuple[int, ...], kind: str | None = None, image_shape: tuple[int, ...] | None = None) -> bool:
+    """Whether samples are windows of sensors (steps, channels), as they are said to be or by their shape.
+
+    Warns where only the shape says so: few channels and many steps, as no image has.
+
+    >>> is_series((8, 8)), is_series((128, 9), "series"), is_series((128, 9), "images")
+    (False, True, False)
+    """
+    if kind == "series" and len(item_shape) != 2:
+        raise ValueError(f'kind="series" is for windows of shape (n, steps, channels), but samples have shape {item_shape}.')
+    if kind is not None or image_shape is not None or len(item_shape) != 2:
+        return kind == "series"
+    steps, channels = item_shape
+    if channels >= NARROWEST or steps < LONGEST * channels:
+        return False
+    warnings.warn(
+        f"Samples of shape {item_shape} are taken for windows of {steps} steps of {channels} channels. Set kind='series' if "
+        "they are, kind='images' if they are images.",
+        DataKindWarning,
+        stacklevel=2,
+    )
+    return True
+
+
+def series_scaling(source: Source, *checks: Check) -> Scaling:
+    """Every channel to mean 0 and variance 1, the same at all steps."""
+    steps, channels = source.item_shape
+    mean, deviation = (moment.reshape(steps, channels) for moment in measure_moments(source, *checks))
+    centre = mean.mean(axis=0)
+    spread = np.sqrt((deviation**2 + (mean - centre) ** 2).mean(axis=0))
+    unit = np.where(spread > 1e-9 * np.abs(centre) + 1e-30, spread, 1.0)
+    return Scaling((steps * channels,), False, *(torch.from_numpy(np.tile(each, steps)) for each in (centre, unit)))
 
 
 def _with_channels(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -50,12 +50,12 @@ def read_typed(
         None if encoded.labels is None else whole_numbers(encoded.labels),
         feature_names=schema.feature_names,
         columns=tuple(column.name for column in schema.used),
-        beside=_columns_of(table, beside).take(pa.array(encoded.kept)) if beside else None,
+        beside=columns_of(table, beside).take(pa.array(encoded.kept)) if beside else None,
         facts=facts,
     )
 
 
-def _columns_of(table: Table, names: Sequence[str]) -> Any:
+def columns_of(table: Table, names: Sequence[str]) -> Any:
     """Columns as they came; text that is all numbers, as in CSV files, as numbers."""
     batches = list(table.batches(list(names)))
     whole = pa.Table.from_batches(batches).combine_chunks()
@@ -90,7 +90,7 @@ def as_table(data: Any) -> Table | None:
         made = data.to_arrow()
         return arrow_table(made if hasattr(made, "schema") else pa.table({data.name or TEXT_COLUMN: made}))
     if is_from(data, "pandas") and hasattr(data, "columns"):
-        return arrow_table(_from_pandas(data))
+        return arrow_table(from_pandas(data))
     if is_from(data, "pandas") and hasattr(data, "to_frame"):
         return as_table(data.to_frame(data.name if isinstance(data.name, str) else TEXT_COLUMN))
     if isinstance(data, np.ndarray) and data.ndim == 1 and data.dtype.kind in "OUT":
@@ -113,7 +113,8 @@ def record_table(record: Mapping[str, Any], name: str) -> Table:
     return arrow_table(pa.table({key: pa.array([cell], from_pandas=True) for key, cell in cells.items()}), name)
 
 
-def _from_pandas(frame: Any) -> Any:
+def from_pandas(frame: Any) -> Any:
+    """An Arrow table of a pandas frame; cells of several kinds in one column become text."""
     columns: dict[str, Any] = {}
     for i, name in enumerate(frame.columns):
         if str(name) in columns:

@@ -62,7 +62,8 @@ def open_columns(X: Any, options: ColumnOptions | None = None, schema: TableSche
         return open_with(X, ReadOptions(asked.columns, missing=asked.missing, typed=True, schema=schema)).source
     table = as_table(X)
     if table is None:
-        return X
+        is_encoded = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "fuib"
+        return ArraySource(X) if is_encoded and schema is not None and X.shape[1] == schema.n_features else X
     if is_documents(X):
         options = ColumnOptions(text=table.schema.names)
     return read_typed(table, options, schema).source

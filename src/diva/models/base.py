@@ -284,7 +284,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         """Samples of a first fit, which decide how numbers are scaled."""
         data = values_of(self, DataParameters)
         self.pipeline_, samples = InputPipeline.fit(
-            self, data.open_table(X), image_shape=data.image_shape, tfidf=bool(data.tfidf), n_axes=data.pca
+            self, data.open_table(X), image_shape=data.image_shape, kind=data.kind, tfidf=bool(data.tfidf), n_axes=data.pca
         )
         return samples
 

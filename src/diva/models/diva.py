@@ -120,6 +120,8 @@ class DIVA(IncrementalMixin, DeepClusterer):
 
     def _resolve(self, is_image: bool, n_samples: int) -> DIVAConfig:
         config, width = resolve(self, is_image).for_samples(n_samples), self.pipeline_.scaling.n_numbers
+        if self.pipeline_.windows is not None and config.augmentation == "mask" and self.augmentation == "auto":
+            config = replace(config, augmentation="series")
         if config.codes == "auto" and width > LONGEST:
             return replace(config, codes="learnt")
         if config.codes != "features":
@@ -141,7 +143,8 @@ class DIVA(IncrementalMixin, DeepClusterer):
     def _make_task(self, config: DIVAConfig, samples: Samples, validation: Samples | None = None) -> Task:
         augmentation: Augmentation | None = None
         if config.augmentation != OWN:
-            augmentation = make_augmentation(config.augmentation, is_image=samples.scaling.is_image)
+            is_image, windows = samples.scaling.is_image, self.pipeline_.windows
+            augmentation = make_augmentation(config.augmentation, is_image=is_image, windows=windows)
         elif callable(own := values_of(self, DIVAConfig).augmentation):  # not that of a loaded model: files hold no functions
             check_own_augmentation(own, samples)
             augmentation = own

@@ -92,6 +92,11 @@ def _describe(model: Any, snapshot: Snapshot, about: Mapping[str, Any]) -> Summa
     image = image_format(model)
     if about.get("feature_names") is None and hasattr(model, "feature_names_in_"):
         about = {**about, "feature_names": _texts(model.feature_names_in_)}
+    if (windows := model.pipeline_.windows) is not None:
+        steps, channels = windows
+        about = {**about, "data": (about.get("data") or {}) | {"kind": "series", "steps": steps, "channels": channels}}
+        if about.get("feature_names") is None:
+            about = {**about, "feature_names": [f"channel {c} at {t}" for t in range(steps) for c in range(channels)]}
     if (schema := model.pipeline_.schema) is not None:
         about = {**about, "data": schema.facts() | (about.get("data") or {}) | _words(snapshot, schema)}
     generated = _draws(model, snapshot) if hasattr(model, "sample") else {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from diva.data.columns import ColumnOptions, Missing, TableSchema
+from diva.data.columns import ColumnOptions, Missing, TableSchema, labels_of
 from diva.data.formats.files import check_file, may_not_be_read
 from diva.data.formats.idx import is_idx, open_idx
 from diva.data.formats.images import IMAGE_SUFFIXES, open_image_folder
@@ -17,10 +17,10 @@ from diva.data.formats.labels import whole_numbers
 from diva.data.formats.messages import did_you_mean, readable
 from diva.data.formats.npy import open_npy, open_npz
 from diva.data.formats.objects import source_from_object
-from diva.data.formats.tables import csv_table, parquet_table, read_table
+from diva.data.formats.tables import check_columns, csv_table, parquet_table, read_table
 from diva.data.formats.texts import lines_table, open_text_folder, read_documents
 from diva.data.sources import LoadedData
-from diva.data.typed import read_typed
+from diva.data.typed import arrow_table, columns_of, from_pandas, read_typed
 from diva.exceptions import DataError
 
 CSV_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -47,6 +47,7 @@ class ReadOptions:
     typed: bool = False  # whether columns of a table are used as what they hold; otherwise all should be numbers
     schema: TableSchema | None = None  # of a model: how columns are used
     keep_columns: bool = False  # whether to keep all columns of a table beside
+    skip_broken: bool = False  # whether broken images of a folder are left out
 
     @property
     def choose_columns(self) -> bool:
@@ -138,6 +139,8 @@ def is_table(path: str | os.PathLike[str]) -> bool:
 
 def _open_file(path: Path, options: ReadOptions) -> LoadedData:
     name = path.name.lower()
+    if name.endswith(".h5ad"):
+        return _open_h5ad(path, options)
     if options.choose_columns and not is_table(path):
         raise DataError(f"Columns can be chosen in tables, .csv or .parquet, and {path} is none. Leave the choice out.")
     if name.endswith(CSV_SUFFIXES + PARQUET_SUFFIXES):
@@ -148,8 +151,6 @@ def _open_file(path: Path, options: ReadOptions) -> LoadedData:
         return open_npy(path)
     if name.endswith(".npz"):
         return open_npz(path, options.key)
-    if name.endswith(".h5ad"):
-        return _open_h5ad(path)
     if is_idx(path):
         return open_idx(path)
     if name.endswith(IMAGE_SUFFIXES):
@@ -193,7 +194,7 @@ def _open_folder(folder: Path, options: ReadOptions) -> LoadedData:
         )
     if options.choose_columns:
         raise DataError(f"Columns can be chosen in tables, but {folder} is a folder of images. Leave the choice out.")
-    return open_image_folder(folder, images, options.image_size)
+    return open_image_folder(folder, images, options.image_size, skip_broken=options.skip_broken)
 
 
 def visible_files(folder: Path) -> list[Path]:
@@ -208,7 +209,9 @@ def visible_files(folder: Path) -> list[Path]:
     return found
 
 
-def _open_h5ad(path: Path) -> LoadedData:
+def _open_h5ad(path: Path, options: ReadOptions) -> LoadedData:
+    if options.columns is not None or options.exclude:
+        raise DataError(f"Columns can be chosen in tables, but {path} holds cells and genes. Leave the choice out.")
     try:
         import anndata
     except ImportError as error:
@@ -221,7 +224,18 @@ def _open_h5ad(path: Path) -> LoadedData:
         raise DataError(f"Expected AnnData in {path}, but it is damaged or of another kind. Copy or write it anew.") from error
     source = source_from_object(data)
     assert source is not None
-    return LoadedData(source, feature_names=tuple(map(str, data.var_names)))
+    obs = arrow_table(from_pandas(data.obs.reset_index(names=[data.obs.index.name or "cell"])), f"obs of {path}")
+    ids = options.id_column or obs.schema.names[0]
+    wanted = [ids, *([] if options.label_column is None else [options.label_column])]
+    check_columns(obs, wanted)
+    kept = columns_of(obs, obs.schema.names if options.keep_columns else wanted)
+    labels = None if options.label_column is None else labels_of(kept.column(options.label_column).combine_chunks())
+    return LoadedData(
+        source,
+        labels,
+        feature_names=tuple(map(str, data.var_names)),
+        beside=kept if options.keep_columns else kept.select([ids]),
+    )
 
 
 def _missing(path: Path) -> str:
