@@ -112,7 +112,9 @@ def test_cells_keep_their_names():
         return pd.Index([f"{sign}{i}" for i in range(n)], dtype=object)  # anndata writes no text of Arrow
 
     types = pd.Categorical.from_codes(kind, pd.Index(["B", "T"], dtype=object))
-    obs = pd.DataFrame({"cell_type": types, "donor": names("d", N).to_numpy()}, index=names("AAC-", N)).astype({"donor": object})
+    obs = pd.DataFrame({"cell_type": types, "donor": names("d", N).to_numpy()}, index=names("AAC-", N)).astype(
+        {"donor": object}
+    )
     genes = pd.DataFrame(index=names("g", 6))
     anndata.AnnData(rng.normal(3.0 * kind[:, None], 1.0, (N, 6)).astype(np.float32), obs=obs, var=genes).write_h5ad(
         "cells.h5ad"

@@ -132,6 +132,12 @@ class TableSchema:
             raise table_without_rows(table.name)
         columns = [_decide(profiles[name], options, name in names) for name in profiles]
         columns = [_with_vocabulary(column, table) if column.use == "text" else column for column in columns]
+        for column in columns:
+            if options.columns is not None and column.name in names and column.encoder is None:
+                raise DataError(
+                    f"Expected numbers, categories or text in column {column.name!r} of {table.name}, got "
+                    f"{column.note or column.use}. Leave it out of --columns."
+                )
         if not any(column.encoder for column in columns):
             reasons = ", ".join(f"{column.name!r} ({column.note or column.shown_use})" for column in columns[:8])
             raise DataError(f"Expected columns to learn from in {table.name}, got {reasons}. Name some with --columns.")

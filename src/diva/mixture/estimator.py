@@ -419,7 +419,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Rows of a table as numbers where columns are given; None if X is none."""
         if reset:
             X = values_of(self, ColumnParameters).open_table(X)
-            self.schema_ = schema_of(X)
+            if (schema := schema_of(X)) is not self.schema_:
+                self.schema_ = schema
         elif self.schema_ is not None:
             X = open_columns(X, schema=self.schema_)
         if self.schema_ is None or not isinstance(X, Source):

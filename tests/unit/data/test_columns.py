@@ -71,6 +71,8 @@ def test_what_is_asked_for_goes_before_what_is_found():
     assert column(RNG.choice(["a", "b"], N), label_column="cells").use == "label"
     assert column(RNG.normal(size=N), id_column="cells").use == "id"
     assert column(["short text"] * N, text=["cells"]).use in ("text", "left out")
+    with pytest.raises(DataError, match=r"'cells'.*got date"):
+        column(pd.date_range("2007-01-01", periods=N), columns=["cells"])
     with pytest.raises(DataError, match=r"'cell'.*Did you mean 'cells'"):
         column(RNG.normal(size=N), exclude=["cell"])
 
