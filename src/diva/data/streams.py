@@ -392,6 +392,7 @@ class LineStream:
 
     def _fields(self, value: dict[str, Any], where: str) -> NDArray[np.float64]:
         if self._schema is not None:
+            _check_fields(value, [column.name for column in self._schema.used], where)
             row: NDArray[np.float64] = self._schema.apply(record_table(value, where)).source.take(np.arange(1))[0]
             return row.astype(np.float64)
         if self._columns is None:
@@ -399,9 +400,7 @@ class LineStream:
                 f"Expected an array of numbers, got an object in {where}: no columns are known that would say the order of its "
                 "fields. Send arrays, or name the fields with --columns."
             )
-        for name in self._columns:
-            if name not in value:
-                raise DataError(f"Expected a field {name!r} in {where}, which lacks it.{did_you_mean(name, list(value))}")
+        _check_fields(value, self._columns, where)
         parts = [_numbers(value[name], f"field {name!r} of {where}").reshape(-1) for name in self._columns]
         return np.concatenate(parts)
 
@@ -420,3 +419,9 @@ def _numbers(value: Any, where: str) -> NDArray[np.float64]:
 
 def _digest(before: str, sample: NDArray[np.float64]) -> str:
     return hashlib.sha256(before.encode() + sample.tobytes()).hexdigest()
+
+
+def _check_fields(value: dict[str, Any], names: Sequence[str], where: str) -> None:
+    for name in names:
+        if name not in value:
+            raise DataError(f"Expected a field {name!r} in {where}, which lacks it.{did_you_mean(name, list(value))}")
