@@ -45,6 +45,14 @@ class ComponentLimitWarning(UserWarning):
     """A fit reached ``max_components`` and could not go on growing."""
 
 
+class ScaleWarning(UserWarning):
+    """One feature holds nearly all of the variance, and hides the others."""
+
+
+class DataKindWarning(UserWarning):
+    """The shape of samples says what they are, and nobody else did."""
+
+
 class InterruptedFitWarning(UserWarning):
     """A fit was interrupted and kept what it had reached."""
 

@@ -12,6 +12,7 @@ from diva import DIVA, DPMixture
 IRIS = load_iris().data
 X, CLASSES = make_blobs(300, 4, centers=3, random_state=0)
 X = X * [1.0, 1000.0, 0.001, 10.0]  # one column hides the others
+pytestmark = pytest.mark.filterwarnings("ignore::diva.exceptions.ScaleWarning")
 
 
 @pytest.fixture(scope="module")

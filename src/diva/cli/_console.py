@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     Progress,
@@ -20,7 +21,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from diva.exceptions import ComponentLimitWarning
+from diva.exceptions import ComponentLimitWarning, DataKindWarning, ScaleWarning
 from diva.models.base import Clusterer, describe_terms
 from diva.report.words import count, duration
 from diva.runs.summary import Summary
@@ -29,6 +30,8 @@ from diva.training.state import EpochRecord
 output = Console(soft_wrap=False, highlight=False)
 errors = Console(stderr=True, highlight=False)
 BARS = "▁▂▃▄▅▆▇█"
+KEPT_WARNINGS = (ComponentLimitWarning, DataKindWarning, ScaleWarning)
+MOST_COLUMNS = 40  # of a table that are shown
 LONGEST = 30  # sparkline, so that a line fits in 80 columns
 
 
@@ -138,6 +141,8 @@ def describe(summary: Summary, run: str, report: str | None) -> dict[str, Any]:
         said["components_per_epoch"] = [epoch.n_components for epoch in summary.epochs if epoch.n_components]
     if summary.metrics:
         said["metrics"] = summary.metrics
+    if summary.data:
+        said["data"] = summary.data
     if summary.agreement:
         said |= {"codes": (summary.config or {}).get("codes"), "agreement": summary.agreement}
     return said
@@ -152,6 +157,27 @@ def _describe_cluster(summary: Summary, number: int) -> dict[str, Any]:
         name, share = summary.majority(number) or (summary.class_names[0], 0.0)
         row |= {"mostly": name, "purity": round(share, 4)}
     return row
+
+
+def show_columns(facts: Mapping[str, Any]) -> None:
+    """Print what the columns of a table are used as, and what was left out."""
+    if broken := facts.get("broken"):
+        more = f" and {len(broken) - 5:,} more" if len(broken) > 5 else ""
+        say(f"{count(len(broken), 'broken image')} left out: {escape(', '.join(broken[:5]))}{more}", "yellow")
+    if not (rows := facts.get("columns")):
+        return
+    table = Table(title=f"{count(len(rows), 'column')}", title_justify="left", box=None)
+    for name in rows[0]:
+        table.add_column(name, justify="right" if name in ("features", "missing") else "left")
+    for row in rows[:MOST_COLUMNS]:
+        table.add_row(*(escape(str(value or "")) for value in row.values()))
+    output.print(table)
+    if len(rows) > MOST_COLUMNS:
+        say(f"... and {len(rows) - MOST_COLUMNS:,} more; all are in the report.")
+    if facts.get("rows_dropped"):
+        say(f"{count(facts['rows_dropped'], 'row')} with gaps left out.")
+    if facts.get("rows_filled"):
+        say(f"{count(facts['rows_filled'], 'row')} with gaps filled; --missing drop leaves them out.")
 
 
 def show_summary(said: dict[str, Any]) -> None:
@@ -195,11 +221,11 @@ def say(text: str, style: str | None = None) -> None:
 
 @contextmanager
 def keeping_limits(kept: list[str]) -> Iterator[None]:
-    """Keep what is warned about the limit of components, each once, for the summary at the end; be silent about the rest."""
+    """Keep what is warned about components and scales, each once, for the summary at the end; be silent about the rest."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         yield
-    messages = (str(w.message) for w in warned if issubclass(w.category, ComponentLimitWarning))
+    messages = (str(w.message) for w in warned if issubclass(w.category, KEPT_WARNINGS))
     kept[:] = dict.fromkeys([*kept, *messages])
 
 

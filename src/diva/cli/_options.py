@@ -14,10 +14,20 @@ RunOrModel = Annotated[Path, typer.Argument(help="Folder of a finished run, or a
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 Report = Annotated[bool, typer.Option(help="Write RUN/report.html at the end.")]
 Split = Annotated[str, typer.Option(help="Part of a named data set: train or test.")]
-Columns = Annotated[str | None, typer.Option(help="Columns of a table, such as a,b,c; all but the label column by default.")]
+Columns = Annotated[str | None, typer.Option(help="Columns of a table to learn from, such as a,b,c; all that fit by default.")]
+Exclude = Annotated[str | None, typer.Option(help="Columns of a table to leave out, such as a,b,c.")]
+IdColumn = Annotated[str | None, typer.Option(help="Column that names the rows: kept in predictions, never learnt from.")]
 LabelColumn = Annotated[str | None, typer.Option(help="Column with known classes: to compare with, never learnt from.")]
+Missing = Annotated[
+    str | None, typer.Option(help="Rows with gaps: impute fills them (default), drop, or error.", metavar="impute|drop|error")
+]
 ImageSize = Annotated[str | None, typer.Option(help="Resize images to HEIGHT,WIDTH, both divisible by 4.", metavar="H,W")]
+SkipBroken = Annotated[
+    bool, typer.Option("--skip-broken", help="Leave broken images of a folder out, and list them, instead of stopping.")
+]
 Key = Annotated[str | None, typer.Option(help="Which array of an .npz file.")]
+Window = Annotated[int | None, typer.Option(min=2, help="Cut one long recording, a row a step, into windows of so many steps.")]
+Step = Annotated[int | None, typer.Option(min=1, help="Steps from one window to the next; half a window by default.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many samples.")]
 
 

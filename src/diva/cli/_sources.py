@@ -6,12 +6,13 @@ import json
 import os
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from diva.atomic import write_atomically
 from diva.cli._errors import UsageError
 from diva.cli._options import columns_of, image_size_of, one_of
-from diva.data import LoadedData, load_dataset, open_path
+from diva.data import LoadedData, ReadOptions, TableSchema, cut_windows, load_dataset, open_with
+from diva.data.columns import Missing
 from diva.data.datasets.registry import is_name
 from diva.data.formats.labels import read_labels
 from diva.data.formats.paths import is_table
@@ -31,6 +32,13 @@ class SourceSpec:
     image_size: tuple[int, int] | None = None
     key: str | None = None  # array in an .npz file
     limit: int | None = None  # only the first so many samples
+    exclude: tuple[str, ...] = ()  # columns of a table that are not learnt from
+    id_column: str | None = None  # column that names the rows
+    missing: str | None = None  # what happens to rows with gaps
+    window: int | None = None  # steps that a recording is cut into, and from one window to the next
+    step: int | None = None
+    skip_broken: bool = False  # whether broken images are left out
+    typed: bool = False  # whether columns are used as what they hold; before, all had to be numbers
 
     def write(self, run: Path) -> None:
         """Note it in the folder of a run."""
@@ -38,11 +46,14 @@ class SourceSpec:
 
     def checked(self) -> SourceSpec:
         """The same; raises TypeError if something in it is of another type."""
-        names, sizes = self.columns or (), self.image_size or ()
-        texts = [self.source, self.split, *names, *(x for x in (self.label_column, self.labels, self.key) if x is not None)]
-        numbers = [*sizes, *(() if self.limit is None else (self.limit,))]
+        names, sizes = (*(self.columns or ()), *self.exclude), self.image_size or ()
+        words = (self.label_column, self.labels, self.key, self.id_column, self.missing)
+        texts = [self.source, self.split, *names, *(word for word in words if word is not None)]
+        numbers = [*sizes, *(n for n in (self.limit, self.window, self.step) if n is not None)]
         if not all(isinstance(text, str) for text in texts) or not all(type(n) is int and n > 0 for n in numbers):
             raise TypeError("names should be text, and numbers whole")
+        if type(self.typed) is not bool or type(self.skip_broken) is not bool or self.missing not in (None, *get_args(Missing)):
+            raise ValueError("flags should be true or false, and what happens to gaps impute, drop or error")
         return self
 
     @classmethod
@@ -52,6 +63,7 @@ class SourceSpec:
             plain = json.loads((run / SOURCE_FILE).read_text())
             for name in ("columns", "image_size"):
                 plain[name] = None if plain[name] is None else tuple(plain[name])
+            plain["exclude"] = tuple(plain.get("exclude", ()))
             return cls(**plain).checked()
         except FileNotFoundError:
             raise UsageError(f"{str(run)!r} is no run of `diva fit`: it holds no {SOURCE_FILE}.") from None
@@ -71,12 +83,24 @@ def specify(
     if given.get("labels") is not None:
         given["labels"] = os.path.abspath(given["labels"])
     one_of("--split", split, ("train", "test"))
-    return SourceSpec(absolute, split, columns_of(columns), image_size=image_size_of(image_size), **given)
+    if given.get("missing") is not None:
+        one_of("--missing", given["missing"], get_args(Missing))
+    given["exclude"] = columns_of(given.get("exclude")) or ()
+    return SourceSpec(absolute, split, columns_of(columns), image_size=image_size_of(image_size), typed=True, **given)
 
 
-def open_spec(spec: SourceSpec) -> LoadedData:
-    """Open what a specification names; raises DataError or UsageError if there is no such thing, or it cannot be read."""
-    data = _open_named(spec) if is_name(spec.source) else _open_file(spec)
+def open_spec(spec: SourceSpec, schema: TableSchema | None = None, *, keep_columns: bool = False) -> LoadedData:
+    """Open what a specification names; raises DataError or UsageError if there is no such thing, or it cannot be read.
+
+    Parameters
+    ----------
+    spec : SourceSpec
+    schema : TableSchema, optional
+        Of a model that is asked: what it uses columns as.
+    keep_columns : bool, default=False
+        Whether to keep all columns of a table beside the samples.
+    """
+    data = _open_named(spec) if is_name(spec.source) else _open_file(spec, schema, keep_columns)
     if spec.labels is not None:
         data = replace(data, labels=read_labels(spec.labels))
     if data.labels is not None and len(data.labels) != len(data.source):
@@ -84,12 +108,29 @@ def open_spec(spec: SourceSpec) -> LoadedData:
             f"There are {len(data.source):,} samples but {len(data.labels):,} labels in {spec.labels or spec.source}. Pass one "
             "label for each sample."
         )
-    return data.first(spec.limit)
+    return _cut(data, spec).first(spec.limit)
+
+
+def _cut(data: LoadedData, spec: SourceSpec) -> LoadedData:
+    """Windows of a recording, if they are asked for; each has the label and the id of the row in its middle."""
+    if spec.window is None:
+        if spec.step is not None:
+            raise UsageError("--step is the distance of windows, so it needs --window.")
+        return data
+    source = cut_windows(data.source, spec.window, spec.step)
+    names = data.feature_names or [f"channel {i}" for i in range(source.item_shape[1])]
+    return replace(
+        data,
+        source=source,
+        labels=None if data.labels is None else data.labels[source.middles],
+        feature_names=tuple(f"{name} at {i}" for i in range(spec.window) for name in names),
+        beside=None if data.beside is None else data.beside.take(source.middles),
+    )
 
 
 def _open_named(spec: SourceSpec) -> LoadedData:
-    for name in ("columns", "label_column", "image_size", "key"):
-        if getattr(spec, name) is not None:
+    for name in ("columns", "label_column", "image_size", "key", "exclude", "id_column", "missing"):
+        if getattr(spec, name) not in (None, ()):
             raise UsageError(f"--{name.replace('_', '-')} is for files, but {spec.source!r} is a data set. Leave it out.")
     data = load_dataset(spec.source)
     if spec.split == "test":
@@ -99,7 +140,7 @@ def _open_named(spec: SourceSpec) -> LoadedData:
     return replace(data, labels=data.named_labels)
 
 
-def _open_file(spec: SourceSpec) -> LoadedData:
+def _open_file(spec: SourceSpec, schema: TableSchema | None, keep_columns: bool) -> LoadedData:
     if spec.split == "test":
         raise UsageError(f"--split is for data sets that have a test part, not for {spec.source}; name the file you mean.")
     if spec.key is not None and not spec.source.endswith(".npz"):
@@ -108,6 +149,6 @@ def _open_file(spec: SourceSpec) -> LoadedData:
         raise UsageError(f"--image-size is for folders of images, which {spec.source} is not. Resize arrays yourself.")
     if spec.label_column is not None and spec.label_column in (spec.columns or ()):
         raise UsageError(f"{spec.label_column!r} is the label column, so it cannot be learnt from. Leave it out of --columns.")
-    return open_path(
-        spec.source, columns=spec.columns, label_column=spec.label_column, image_size=spec.image_size, key=spec.key
-    )
+    names = ("columns", "label_column", "image_size", "key", "exclude", "id_column", "missing", "typed", "skip_broken")
+    given = {name: getattr(spec, name) for name in names}
+    return open_with(spec.source, ReadOptions(**given, schema=schema, keep_columns=keep_columns))

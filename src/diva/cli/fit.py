@@ -13,7 +13,24 @@ import typer
 from diva.cli import _console
 from diva.cli._errors import for_people, saying, stopping_at_once
 from diva.cli._flags import SEED, given_params, make_model, suitable, with_flags
-from diva.cli._options import Columns, ImageSize, Json, Key, LabelColumn, Limit, Report, Split, either, one_of
+from diva.cli._options import (
+    Columns,
+    Exclude,
+    IdColumn,
+    ImageSize,
+    Json,
+    Key,
+    LabelColumn,
+    Limit,
+    Missing,
+    Report,
+    SkipBroken,
+    Split,
+    Step,
+    Window,
+    either,
+    one_of,
+)
 from diva.cli._runs import new_run
 from diva.cli._sources import SourceSpec, open_spec, specify
 from diva.data import LoadedData
@@ -30,7 +47,9 @@ from diva.runs.summarize import summarize
 def fit(
     source: Annotated[
         str,
-        typer.Argument(help="A data set (see `diva data list`), .npy, .npz, .csv, .parquet, .idx.gz, or a folder of images."),
+        typer.Argument(
+            help="A data set (see `diva data list`), .npy, .npz, .csv, .parquet, .txt, .idx.gz, or a folder of images or texts."
+        ),
     ],
     model: Annotated[str, typer.Option(help=f"What to fit: {either([*MODELS])}.", metavar="NAME", is_eager=True)] = "diva",
     out: Annotated[
@@ -39,10 +58,16 @@ def fit(
     config: Annotated[Path | None, typer.Option("--config", "-c", help="TOML file with parameters of the model.")] = None,
     split: Split = "train",
     columns: Columns = None,
+    exclude: Exclude = None,
+    id_column: IdColumn = None,
     label_column: LabelColumn = None,
+    missing: Missing = None,
     labels: Annotated[str | None, typer.Option(help="File with known classes: .npy, or text with one a line.")] = None,
     image_size: ImageSize = None,
+    skip_broken: SkipBroken = False,
     key: Key = None,
+    window: Window = None,
+    step: Step = None,
     limit: Limit = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is already in --out.")] = False,
     report: Report = True,
@@ -56,13 +81,28 @@ def fit(
     \b
     Examples
       diva fit digits
-      diva fit measurements.csv --label-column species --out runs/measurements
+      diva fit penguins.csv
+      diva fit measurements.csv --label-column species --exclude site,year --missing drop --out runs/measurements
       diva fit photos/ --image-size 32,32 --augmentation photo
+      diva fit recording.csv --window 128 --kind series
       diva fit features.parquet --columns a,b,c --n-epochs 30 --random-state 1
       diva fit mnist --model dec --n-clusters 10
     """
     with for_people():
-        spec = specify(source, split, columns, image_size, label_column=label_column, labels=labels, key=key, limit=limit)
+        of_table = {"exclude": exclude, "id_column": id_column, "label_column": label_column, "missing": missing}
+        spec = specify(
+            source,
+            split,
+            columns,
+            image_size,
+            **of_table,
+            labels=labels,
+            key=key,
+            skip_broken=skip_broken,
+            window=window,
+            step=step,
+            limit=limit,
+        )
         params = given_params(one_of("--model", model, MODELS), given, config)  # said before long reading
         data = open_spec(spec)
         made = make_model(model, SEED | suitable(model, suggestions(data, params)) | params)
@@ -82,6 +122,8 @@ def learn(model: Clusterer, run: Path, spec: SourceSpec, data: LoadedData, *, wi
     """Fit a model in the folder of a run, its ``run_dir``, write there all that belongs to it, and say what was found."""
     if data.fidelity and data.fidelity != AS_PUBLISHED:
         _console.note(f"{data.name}: {data.fidelity}")
+    if not as_json:
+        _console.show_columns(data.facts)
     limits: list[str] = []
 
     def how_to_go_on() -> str:

@@ -84,16 +84,19 @@ def stream(
         check_finished(run)
         taken = columns_of(columns) or recorded_names(run, "columns")
         size = image_size_of(image_size) or recorded_image_size(run, source)
-        options = ReadOptions(taken, image_size=size, key=key)
         path = source if source == STANDARD_INPUT else os.path.abspath(os.path.expanduser(source))
         with stopping_at_once(lambda: _how_to_go_on(folder)), RunFolder(run).locked():
             commit = _starting_point(read_commit(folder), path, other_source, predictions)
             work = Work(open_model(run), learns=not predict_only, checkpoint_every=checkpoint_every)
+            schema = work.model.pipeline_.schema
+            options = ReadOptions(taken, image_size=size, key=key, schema=schema)
             with StreamLog(folder, commit) as log:
                 shapes = allowed_shapes(work.model.pipeline_.item_shape, work.model.pipeline_.scaling)
                 common: dict[str, Any] = {"batch_size": batch_size, "shapes": shapes, "offset": commit.offset}
                 if path == STANDARD_INPUT:
-                    _go_on(work, log, LineStream(sys.stdin.buffer, **common, columns=taken, continues=from_offset))
+                    _go_on(
+                        work, log, LineStream(sys.stdin.buffer, **common, columns=taken, schema=schema, continues=from_offset)
+                    )
                 else:
                     used = log.used_parts()
                     _go_on(work, log, FileStream(Path(path), **common, used=used, options=options, following=following))

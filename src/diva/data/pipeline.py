@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,10 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diva.data.scaling import Samples, Scaling, check_range, check_shape, scaling_for
+from diva.data.columns import TableSchema, schema_of
+from diva.data.scaling import Samples, Scaling, check_range, check_shape, is_series, scaling_for, series_scaling
 from diva.data.sources import Check, Source, name_of, parts_of
-from diva.data.validate import FiniteCheck, open_samples
+from diva.data.validate import FiniteCheck, open_columns, open_samples
 
+STEPS = ("idf", "unit", "mean", "axes")
 WIDEST_PCA = 10_000  # features: their covariance is held in memory
 
 
@@ -27,6 +29,7 @@ class Preparation:
     """Steps for rows (n, d), in this order; each may be left out."""
 
     idf: Tensor | None = None  # (d,): rows are counts of words: their logs times this, divided by the row's length
+    unit: Tensor | None = None  # (d,): features are divided by, so that columns of a table count alike
     mean: Tensor | None = None  # (d,): principal axes to project on
     axes: Tensor | None = None
 
@@ -36,15 +39,19 @@ class Preparation:
         if self.idf is not None:
             values = _sublinear(values) * self.idf.numpy()
             values /= np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
+        if self.unit is not None:
+            values /= self.unit.numpy()
         if self.axes is not None and self.mean is not None:
             values = (values - self.mean.numpy()) @ self.axes.numpy().T
         return values.astype(np.float32)
 
     def undo(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """From principal axes back to features; tf-idf stays, since the lengths of the texts are gone."""
-        if self.axes is None or self.mean is None:
-            return values
-        return np.asarray(values @ self.axes.numpy() + self.mean.numpy(), dtype=np.float32)
+        if self.axes is not None and self.mean is not None:
+            values = values @ self.axes.numpy() + self.mean.numpy()
+        if self.unit is not None:
+            values = values * self.unit.numpy()
+        return np.asarray(values, dtype=np.float32)
 
     def n_features_out(self, n_features: int) -> int:
         """Numbers in a prepared row."""
@@ -52,17 +59,19 @@ class Preparation:
 
     def to_tensors(self) -> dict[str, Tensor]:
         """What must be saved."""
-        return {name: value for name in ("idf", "mean", "axes") if (value := getattr(self, name)) is not None}
+        return {name: value for name in STEPS if (value := getattr(self, name)) is not None}
 
     def check(self, n_features: int) -> None:
         """Raise ValueError if it does not fit rows of so many features."""
         shapes = {name: tuple(value.shape) for name, value in self.to_tensors().items()}
         n_axes = len(self.axes) if self.axes is not None else 0
-        expected = {"idf": (n_features,), "mean": (n_features,), "axes": (n_axes, n_features)}
+        expected = dict.fromkeys(STEPS, (n_features,)) | {"axes": (n_axes, n_features)}
         if any(shapes[name] != expected[name] for name in shapes) or ("mean" in shapes) != ("axes" in shapes):
             raise ValueError("the preparation of rows does not fit their length")
         if any(value.dtype != torch.float64 for value in self.to_tensors().values()):
             raise ValueError("the preparation of rows should be float64")
+        if self.unit is not None and not bool((self.unit > 0).all()):
+            raise ValueError("units of columns should be positive")
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,7 @@ class InputPipeline:
     item_shape: tuple[int, ...]  # shape of a raw sample
     preparation: Preparation | None  # steps before scaling, for rows
     scaling: Scaling
+    schema: TableSchema | None = None  # of a table: what its columns are used as
 
     @classmethod
     def fit(
@@ -98,6 +108,7 @@ class InputPipeline:
         X: Any,
         *,
         image_shape: tuple[int, ...] | None = None,
+        kind: str | None = None,
         tfidf: bool = False,
         n_axes: int | None = None,
     ) -> tuple[Self, Samples]:
@@ -106,20 +117,32 @@ class InputPipeline:
         Sets the estimator's ``n_features_in_``; raises TypeError or ValueError if ``X`` cannot be learnt from.
         """
         source = open_samples(estimator, X, reset=True)
-        item_shape = source.item_shape
+        item_shape, schema = source.item_shape, schema_of(source)
         checks: tuple[Check, ...] = (FiniteCheck(type(estimator).__name__, name_of(source)),)
-        preparation = fit_preparation(source, *checks, tfidf=tfidf, n_axes=n_axes)
+        units = None
+        if schema is not None:
+            estimator.feature_names_in_ = np.array(schema.feature_names, dtype=object)
+            units, n_axes = schema.units, n_axes or _fewer(schema.n_axes, len(source), item_shape[0])
+        preparation = fit_preparation(source, *checks, tfidf=tfidf, n_axes=n_axes, units=units)
         if preparation is not None:
             source, checks = PreparedSource(source, preparation), ()
-        scaling = scaling_for(source, image_shape, *checks)
-        return cls(item_shape, preparation, scaling), Samples(source, scaling)
+        if is_series(item_shape, kind, image_shape):
+            scaling = series_scaling(source, *checks)
+        else:
+            scaling = scaling_for(source, image_shape, *checks, names=getattr(estimator, "feature_names_in_", None))
+        return cls(item_shape, preparation, scaling, schema), Samples(source, scaling)
 
     def open(self, estimator: Any, X: Any) -> Samples:
         """New samples, checked against those of the fit in one pass."""
-        source = open_samples(estimator, X, reset=False)
+        source = open_samples(estimator, X if self.schema is None else open_columns(X, schema=self.schema), reset=False)
         check_shape(source, self.item_shape, self.scaling)
         check_range(source, self.scaling, FiniteCheck(type(estimator).__name__, name_of(source)))
         return Samples(source if self.preparation is None else PreparedSource(source, self.preparation), self.scaling)
+
+    @property
+    def windows(self) -> tuple[int, int] | None:
+        """Steps and channels, if samples are windows of sensors."""
+        return None if self.scaling.is_image or len(self.item_shape) != 2 else (self.item_shape[0], self.item_shape[1])
 
     @property
     def prepared_shape(self) -> tuple[int, ...]:
@@ -137,6 +160,7 @@ class InputPipeline:
             "input_shape": list(self.scaling.input_shape),
             "channels_last": self.scaling.channels_last,
             "item_shape": list(self.item_shape),
+            **({} if self.schema is None else {"schema": self.schema.to_dict()}),
         }
         steps = {} if self.preparation is None else self.preparation.to_tensors()
         tensors = {f"preparation.{name}": value for name, value in steps.items()}
@@ -154,7 +178,7 @@ class InputPipeline:
             raise ValueError("sizes should be positive")
         scaling = Scaling(tuple(input_shape), channels_last, tensors["scaling.offset"], tensors["scaling.unit"])
         scaling.check()
-        steps = {name: tensors[f"preparation.{name}"] for name in ("idf", "mean", "axes") if f"preparation.{name}" in tensors}
+        steps = {name: tensors[f"preparation.{name}"] for name in STEPS if f"preparation.{name}" in tensors}
         preparation = Preparation(**steps) if steps else None
         n_numbers = math.prod(item_shape)
         if preparation is not None:
@@ -162,25 +186,36 @@ class InputPipeline:
             n_numbers = preparation.n_features_out(n_numbers)
         if n_numbers != scaling.n_numbers:
             raise ValueError("samples and network input have different sizes")
-        return cls(tuple(item_shape), preparation, scaling)
+        schema = TableSchema.from_dict(document["schema"]) if "schema" in document else None
+        if schema is not None and tuple(item_shape) != (schema.n_features,):
+            raise ValueError("columns and samples have different sizes")
+        return cls(tuple(item_shape), preparation, scaling, schema)
 
 
-def fit_preparation(source: Source, *checks: Check, tfidf: bool, n_axes: int | None) -> Preparation | None:
+def _fewer(n_axes: int | None, n_samples: int, n_features: int) -> int | None:
+    """So many axes as suit a table, if its rows can be reduced to them."""
+    n_axes = None if n_axes is None else min(n_axes, n_samples - 1)
+    return n_axes if n_axes and n_axes < n_features else None
+
+
+def fit_preparation(
+    source: Source, *checks: Check, tfidf: bool, n_axes: int | None, units: NDArray[np.float64] | None = None
+) -> Preparation | None:
     """Measure what the steps need, in one pass for each, with the checks in the first; None if there are no steps.
 
     Raises ValueError if the samples are not rows, not counts, or too few or too narrow for so many axes.
     """
-    if not tfidf and n_axes is None:
+    if not tfidf and n_axes is None and units is None:
         return None
     if len(source.item_shape) != 1:
         raise ValueError(f"tfidf and pca are for rows of numbers, but samples have shape {source.item_shape}. Leave them out.")
-    preparation = Preparation()
+    preparation = Preparation(unit=None if units is None else torch.from_numpy(units))
     if tfidf:
-        preparation, checks = Preparation(_inverse_frequencies(source, *checks)), ()
+        preparation, checks = replace(preparation, idf=_inverse_frequencies(source, *checks)), ()
     if n_axes is None:
         return preparation
     mean, axes = _principal_axes(source, preparation, n_axes, *checks)
-    return Preparation(preparation.idf, mean, axes)
+    return replace(preparation, mean=mean, axes=axes)
 
 
 def _sublinear(counts: NDArray[np.float64]) -> NDArray[np.float64]:

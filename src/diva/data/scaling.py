@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.data.sources import Check, DatasetSource, Source, measure_moments, measure_range, parts_of
+from diva.exceptions import DataKindWarning, ScaleWarning
 
 FARTHEST = 1e6  # units from the middle; what lies beyond could overflow in a network
 MEANT = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
 MANY = 8  # images that are not all as good as black
+NARROWEST = 16  # pixels of an image; samples that are narrower,
+LONGEST = 4  # and at least so many times as long, are windows of sensors
+LOUD = 0.95  # of the variance in one feature is worth a warning
 NEARLY = 1e-3  # by how much a range may be exceeded and still be that range
 
 
@@ -89,16 +95,18 @@ class Samples:
         return self.scaling.to_input(self.source.take(np.asarray(index)))
 
 
-def scaling_for(source: Source, image_shape: tuple[int, ...] | None, *checks: Check) -> Scaling:
+def scaling_for(
+    source: Source, image_shape: tuple[int, ...] | None, *checks: Check, names: Sequence[str] | None = None
+) -> Scaling:
     """Scale images to [-1, 1] by the range they are meant to have, rows to mean 0 and a mean variance of 1.
 
-    Samples are read once, and checked in the same pass.
+    Samples are read once, and checked in the same pass. Warns, by its name if they are given, of a feature that hides others.
     """
     shape = source.item_shape
     if not 1 <= len(shape) <= 3 or 0 in shape:
         raise ValueError(f"Expected samples with 1, 2 or 3 axes, got samples of shape {shape}.")
     if image_shape is None and len(shape) == 1:
-        return _row_scaling(source, *checks)
+        return _row_scaling(source, *checks, names=names)
     if image_shape is not None:
         if len(shape) > 1 and _with_channels(shape) != _with_channels(tuple(image_shape)):
             raise ValueError(f"image_shape={tuple(image_shape)}, but the images are of shape {shape}. Leave it out.")
@@ -114,6 +122,40 @@ def scaling_for(source: Source, image_shape: tuple[int, ...] | None, *checks: Ch
     return Scaling(
         (channels, height, width), not channels_first, *(torch.tensor([v], dtype=torch.float64) for v in (offset, unit))
     )
+
+
+def is_series(item_shape: tuple[int, ...], kind: str | None = None, image_shape: tuple[int, ...] | None = None) -> bool:
+    """Whether samples are windows of sensors (steps, channels), as they are said to be or by their shape.
+
+    Warns where only the shape says so: few channels and many steps, as no image has.
+
+    >>> is_series((8, 8)), is_series((128, 9), "series"), is_series((128, 9), "images")
+    (False, True, False)
+    """
+    if kind == "series" and len(item_shape) != 2:
+        raise ValueError(f'kind="series" is for windows of shape (n, steps, channels), but samples have shape {item_shape}.')
+    if kind is not None or image_shape is not None or len(item_shape) != 2:
+        return kind == "series"
+    steps, channels = item_shape
+    if channels >= NARROWEST or steps < LONGEST * channels:
+        return False
+    warnings.warn(
+        f"Samples of shape {item_shape} are taken for windows of {steps} steps of {channels} channels. Set kind='series' if "
+        "they are, kind='images' if they are images.",
+        DataKindWarning,
+        stacklevel=2,
+    )
+    return True
+
+
+def series_scaling(source: Source, *checks: Check) -> Scaling:
+    """Every channel to mean 0 and variance 1, the same at all steps."""
+    steps, channels = source.item_shape
+    mean, deviation = (moment.reshape(steps, channels) for moment in measure_moments(source, *checks))
+    centre = mean.mean(axis=0)
+    spread = np.sqrt((deviation**2 + (mean - centre) ** 2).mean(axis=0))
+    unit = np.where(spread > 1e-9 * np.abs(centre) + 1e-30, spread, 1.0)
+    return Scaling((steps * channels,), False, *(torch.from_numpy(np.tile(each, steps)) for each in (centre, unit)))
 
 
 def _with_channels(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -168,9 +210,24 @@ def check_range(source: Source, scaling: Scaling, *checks: Check) -> None:
         )
 
 
-def _row_scaling(source: Source, *checks: Check) -> Scaling:
+def _row_scaling(source: Source, *checks: Check, names: Sequence[str] | None = None) -> Scaling:
     """Centre every feature and divide all by one number: rare features, such as words, must not become the loudest."""
     mean, deviation = measure_moments(source, *checks)
+    _warn_of_loud_feature(deviation, names)
     typical = float(np.sqrt((deviation**2).mean()))
     unit = typical if typical > 1e-9 * float(np.abs(mean).max()) + 1e-30 else 1.0
     return Scaling(source.item_shape, False, torch.from_numpy(mean), torch.tensor([unit], dtype=torch.float64))
+
+
+def _warn_of_loud_feature(deviation: NDArray[np.float64], names: Sequence[str] | None) -> None:
+    """Warn of a feature that holds nearly all of the variance: what the others say is hardly seen beside it."""
+    total, loudest = float((deviation**2).sum()), int(deviation.argmax())
+    if len(deviation) < 2 or not LOUD * total < float(deviation[loudest] ** 2) < np.inf:
+        return
+    name = f"{names[loudest]!r}" if names is not None and len(names) == len(deviation) else f"number {loudest}"
+    warnings.warn(
+        f"Feature {name} holds {float(deviation[loudest] ** 2) / total:.1%} of the variance, and hides the others. Put them on "
+        "one scale, with columns='auto' for a table or scikit-learn's StandardScaler, or leave it out.",
+        ScaleWarning,
+        stacklevel=2,
+    )

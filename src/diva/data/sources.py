@@ -150,6 +150,10 @@ class LoadedData:
         One for each sample, such as the names of files.
     columns : tuple of str or None
         Of a table, that the features came from; one column may hold vectors.
+    beside : Arrow table or None
+        What predictions keep of a table: its ids, or all of its columns, a row for each sample.
+    facts : dict
+        How the data became numbers, as plain values for a summary.
     fidelity : str
         How this copy of a data set differs from the published one.
     suggested : dict
@@ -165,6 +169,8 @@ class LoadedData:
     feature_names: tuple[str, ...] | None = None
     sample_names: tuple[str, ...] | None = None
     columns: tuple[str, ...] | None = None
+    beside: Any = None
+    facts: dict[str, Any] = field(default_factory=dict)
     fidelity: str = ""
     suggested: dict[str, Any] = field(default_factory=dict)
 
@@ -182,6 +188,7 @@ class LoadedData:
             source=PartOfSource(self.source, np.arange(n)),
             labels=None if self.labels is None else self.labels[:n],
             sample_names=None if self.sample_names is None else self.sample_names[:n],
+            beside=None if self.beside is None else self.beside.slice(0, n),
         )
 
 

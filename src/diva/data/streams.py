@@ -18,10 +18,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from diva.data.columns import TableSchema
 from diva.data.formats.images import IMAGE_SUFFIXES, ImageSource, Pictures, checked
 from diva.data.formats.messages import did_you_mean
-from diva.data.formats.paths import CSV_SUFFIXES, PARQUET_SUFFIXES, ReadOptions, is_table, open_path, visible_files
+from diva.data.formats.paths import CSV_SUFFIXES, PARQUET_SUFFIXES, ReadOptions, is_table, open_with, visible_files
 from diva.data.sources import ArraySource, Source
+from diva.data.typed import record_table
 from diva.exceptions import DataError, NoSamplesError
 
 PART_SUFFIXES = (".npy", ".npz", *CSV_SUFFIXES, *PARQUET_SUFFIXES, *IMAGE_SUFFIXES)
@@ -245,10 +247,10 @@ class FileStream:
         path = self._folder / name
         if name.lower().endswith(IMAGE_SUFFIXES):
             return ImageSource(Pictures([str(path)], lambda _: checked(path)), self._options.image_size)
-        columns = self._options.columns if is_table(path) else None
+        columns, schema = (self._options.columns, self._options.schema) if is_table(path) else (None, None)
         key = self._options.key if name.lower().endswith(".npz") else None
         try:
-            return open_path(path, columns=columns, key=key).source
+            return open_with(path, ReadOptions(None if schema else columns, key=key, schema=schema)).source
         except NoSamplesError:
             return ArraySource(np.empty((0, 1)))
 
@@ -302,6 +304,8 @@ class LineStream:
         Where to go on.
     columns : sequence of str, optional
         Fields of objects, in the order of the features; others are not looked at.
+    schema : TableSchema, optional
+        Of a model that was fitted on a table: what it uses the fields of objects as.
     continues : bool, default=False
         Whether the lines begin at the offset. By default they begin at the first sample, and those used are skipped; they have
         to be the same.
@@ -315,6 +319,7 @@ class LineStream:
         shapes: Sequence[Shape] = (),
         offset: Offset | None = None,
         columns: Sequence[str] | None = None,
+        schema: TableSchema | None = None,
         continues: bool = False,
     ) -> None:
         self._lines = lines
@@ -322,6 +327,7 @@ class LineStream:
         self._shapes = list(shapes)
         self._offset = offset or Offset()
         self._columns = columns
+        self._schema = schema
         self._continues = continues
 
     def batches(self) -> Iterator[StreamBatch]:
@@ -385,14 +391,16 @@ class LineStream:
         return shaped
 
     def _fields(self, value: dict[str, Any], where: str) -> NDArray[np.float64]:
+        if self._schema is not None:
+            _check_fields(value, [column.name for column in self._schema.used], where)
+            row: NDArray[np.float64] = self._schema.apply(record_table(value, where)).source.take(np.arange(1))[0]
+            return row.astype(np.float64)
         if self._columns is None:
             raise DataError(
                 f"Expected an array of numbers, got an object in {where}: no columns are known that would say the order of its "
                 "fields. Send arrays, or name the fields with --columns."
             )
-        for name in self._columns:
-            if name not in value:
-                raise DataError(f"Expected a field {name!r} in {where}, which lacks it.{did_you_mean(name, list(value))}")
+        _check_fields(value, self._columns, where)
         parts = [_numbers(value[name], f"field {name!r} of {where}").reshape(-1) for name in self._columns]
         return np.concatenate(parts)
 
@@ -411,3 +419,9 @@ def _numbers(value: Any, where: str) -> NDArray[np.float64]:
 
 def _digest(before: str, sample: NDArray[np.float64]) -> str:
     return hashlib.sha256(before.encode() + sample.tobytes()).hexdigest()
+
+
+def _check_fields(value: dict[str, Any], names: Sequence[str], where: str) -> None:
+    for name in names:
+        if name not in value:
+            raise DataError(f"Expected a field {name!r} in {where}, which lacks it.{did_you_mean(name, list(value))}")

@@ -17,16 +17,29 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from diva.data import ArrayBatches, ReiterableBatches, Rows, is_batch_source, to_numpy
+from diva.data import (
+    ArrayBatches,
+    ColumnParameters,
+    ReiterableBatches,
+    Rows,
+    Source,
+    TableSchema,
+    is_batch_source,
+    open_columns,
+    to_numpy,
+)
+from diva.data.columns import schema_of
+from diva.data.formats.objects import check_frame
+from diva.data.validate import FiniteCheck
 from diva.exceptions import DataChangedError, InterruptedFitWarning
 from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
-from diva.mixture.model import Level, MixtureModel, check_component_labels
+from diva.mixture.model import Level, MixtureModel, check_component_labels, normalized
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import MixtureOptions, make_generator
 from diva.mixture.search import first_component, fit_first
 from diva.mixture.standardize import Measurement, measure
-from diva.parameters import Flag, Seed, check_parameters, parameter, plain, takes, values_of
+from diva.parameters import Flag, Seed, check_parameters, declared_in, parameter, plain, takes, values_of
 from diva.partition.hierarchy import Hierarchy, group, group_as
 from diva.partition.walk import Walk
 from diva.runs.archive import Archive, write_archive
@@ -43,7 +56,7 @@ class FitParameters:
     verbose: bool = parameter(False, Flag(), help="Print a line for every lap.")
 
 
-@takes(MixtureOptions, FitParameters)
+@takes(MixtureOptions, ColumnParameters, FitParameters)
 class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Dirichlet process mixture of Gaussians that finds the number of components by itself.
 
@@ -83,6 +96,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     history_ : list of LapRecord
     n_features_in_ : int
     feature_names_in_ : ndarray of str, if the data had column names
+    schema_ : TableSchema or None
+        What the columns of a table are used as, with ``columns="auto"``.
 
     Examples
     --------
@@ -101,6 +116,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     random_state: Any
     mixture_: MixtureModel
     hierarchy_: Hierarchy | None
+    schema_: TableSchema | None = None
 
     if TYPE_CHECKING:  # made by `takes`
 
@@ -297,7 +313,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any, level: Level | None = None) -> NDArray[np.float64]:
         """Probability of each cluster for each sample, (n_samples, n_clusters)."""
         check_is_fitted(self)
-        return self.mixture_.predict_proba(self._source(X, reset=False), level)
+        return normalized(self.mixture_.predict_proba(self._source(X, reset=False), level))
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Log density of each sample, all parameters integrated out.
@@ -340,10 +356,14 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Write the fitted model to one file; ``diva.load`` reads it back."""
         check_is_fitted(self)
         document, tensors = self.mixture_.to_archive()
-        document["params"] = {name: plain(value) for name, value in self.get_params().items()}
+        params = {name: plain(value) for name, value in self.get_params().items()}
+        document["columns"] = {name: params.pop(name) for name in declared_in(ColumnParameters)}  # not of the mixture itself
+        document["params"] = params
         if self.covariance_type != "auto":
             document["params"]["covariance_type"] = document["family"]
         document["feature_names"] = [str(n) for n in getattr(self, "feature_names_in_", ())]
+        if self.schema_ is not None:
+            document["schema"] = self.schema_.to_dict()
         tensors["component_labels"] = torch.from_numpy(self.component_labels_)
         write_archive(path, "DPMixture", document, tensors)
 
@@ -352,13 +372,17 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Rebuild a model; raises KeyError, TypeError or ValueError if the contents do not fit together."""
         document = archive.document
         mixture = MixtureModel.from_archive(document, archive.tensors)
-        model = cls(**document["params"])
+        model = cls(**document["params"], **document.get("columns", {}))
         check_parameters(model)
         model.n_features_in_ = mixture.standardization.n_features
         if names := document["feature_names"]:
             if len(names) != model.n_features_in_ or not all(isinstance(name, str) for name in names):
                 raise ValueError("there should be one name for each feature")
             model.feature_names_in_ = np.array(names, dtype=object)
+        if "schema" in document:
+            model.schema_ = TableSchema.from_dict(document["schema"])
+            if model.schema_.n_features != model.n_features_in_:
+                raise ValueError("columns and mixture have different sizes")
         labels = archive.tensors["component_labels"].numpy()
         check_component_labels(labels, mixture.n_components)
         return cls._store(model, Fitted(mixture, labels))
@@ -367,6 +391,11 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _source(self, X: Any, sample_weight: Any = None, *, reset: bool) -> Iterable[Rows]:
         """Validated batches of X."""
+        if (rows := self._rows_of_table(X, reset)) is not None:
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+            return ArrayBatches(rows, sample_weight, self.options.batch_size)
+        check_frame(X)
         if is_batch_source(X):
             if sample_weight is not None:
                 raise ValueError("sample_weight needs one array of samples; with a source of batches it is not supported.")
@@ -385,6 +414,23 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         return ArrayBatches(X, sample_weight, self.options.batch_size)
+
+    def _rows_of_table(self, X: Any, reset: bool) -> NDArray[Any] | None:
+        """Rows of a table as numbers where columns are given; None if X is none."""
+        if reset:
+            X = values_of(self, ColumnParameters).open_table(X)
+            if (schema := schema_of(X)) is not self.schema_:
+                self.schema_ = schema
+        elif self.schema_ is not None:
+            X = open_columns(X, schema=self.schema_)
+        if self.schema_ is None or not isinstance(X, Source):
+            return None
+        rows = X.take(np.arange(len(X)))
+        FiniteCheck("DPMixture", "The table")(rows)
+        if reset:
+            self.n_features_in_ = self.schema_.n_features
+            self.feature_names_in_ = np.array(self.schema_.feature_names, dtype=object)
+        return rows
 
     def _check_head(self, X: NDArray[Any], reset: bool) -> None:
         validate_data(self, np.array(X[:1]), reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)

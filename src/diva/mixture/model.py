@@ -359,3 +359,14 @@ def _one_of(names: NDArray[np.int64]) -> str:
     if names[-1] - names[0] == len(names) - 1:
         return f"from {names[0]} to {names[-1]}"
     return "one of " + ", ".join(str(n) for n in names)
+
+
+def normalized(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows that add up to 1: responsibilities are rounded to float32, and may exceed it a little.
+
+    >>> normalized(np.array([[0.75, 0.25], [1.00000003, 0.0]]))
+    array([[0.75, 0.25],
+           [1.  , 0.  ]])
+    """
+    rows: NDArray[np.float64] = probabilities / probabilities.sum(axis=1, keepdims=True)
+    return rows

@@ -31,6 +31,7 @@ from diva.parameters import Parameter, check_parameters, plain, values_of
 from diva.runs.archive import Archive, parts_with, write_archive
 from diva.runs.folder import RunFolder, RunIdentity, fingerprint
 from diva.runs.records import record_from_plain
+from diva.runs.upgrade import LATER
 from diva.threads import one_thread_if_small
 from diva.training.encode import Codes, decode, encode
 from diva.training.loop import Objective, Watch, run_epochs
@@ -55,7 +56,7 @@ class Assignment:
     def confidence(self) -> NDArray[np.float64]:
         """Probability of the cluster at ``positions``, (n,)."""
         rows = np.arange(len(self.positions))
-        return np.minimum(self.probabilities[rows, self.positions], 1.0)  # responsibilities are rounded to float32
+        return np.minimum(self.probabilities[rows, self.positions], 1.0)  # of a baseline, they are rounded to float32
 
 
 class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -233,7 +234,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         if not isinstance(document["params"], dict):
             raise TypeError("parameters should be an object")
         model = cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in document["params"].items()})
-        if set(document["params"]) != set(model.get_params(deep=False)):
+        if set(LATER | document["params"]) != set(model.get_params(deep=False)):
             raise ValueError("parameters are missing")
         model.set_params(**own)
         cls._rebuild(model, document, tensors)
@@ -283,7 +284,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         """Samples of a first fit, which decide how numbers are scaled."""
         data = values_of(self, DataParameters)
         self.pipeline_, samples = InputPipeline.fit(
-            self, X, image_shape=data.image_shape, tfidf=bool(data.tfidf), n_axes=data.pca
+            self, data.open_table(X), image_shape=data.image_shape, kind=data.kind, tfidf=bool(data.tfidf), n_axes=data.pca
         )
         return samples
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from torch import nn
 
+from diva.data import ColumnParameters
 from diva.devices import DEVICE
 from diva.networks.mlp import HIDDEN_SIZES
 from diva.parameters import Flag, Folder, Holds, Number, OneOf, Seed, Sizes, Whole, declared_in, parameter, plain
@@ -41,8 +42,15 @@ _hidden = partial(parameter, help="", public=False)
 
 
 @dataclass(frozen=True)
-class DataParameters:
+class DataParameters(ColumnParameters):
     """Data."""
+
+    kind: str | None = parameter(
+        None,
+        OneOf("images", "series"),
+        help="""What samples with two axes are: images (height, width), or windows of sensors (steps, channels). By default
+        their shape decides: few channels and many steps are a window.""",
+    )
 
     image_shape: tuple[int, ...] | None = parameter(None, _IMAGE_SHAPE, help="Shape of the images if they come as flat rows.")
     tfidf: bool = parameter(False, Flag(), help="Whether rows are counts of words, to become tf-idf of unit length first.")
@@ -180,7 +188,8 @@ class DIVAConfig(TrainingConfig):
         Holds(callable, "a callable"),
         unset="auto",
         help="""How a sample may change and keep its class: affine turns, shears, zooms and shifts images, affine+flip mirrors
-        them as well, photo mirrors them, changes their light and moves them less far, mask leaves features of rows out. A
+        them as well, photo mirrors them, changes their light and moves them less far, mask leaves features of rows out, series
+        adds noise to windows of sensors, scales and leaves out channels, and warps time. A
         callable takes a batch as the network sees it (images: channels first, from -1 to 1) and a torch.Generator, and returns
         a batch of the same shape.""",
     )

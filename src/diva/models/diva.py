@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
 from diva.data import PartOfSource, Samples
-from diva.mixture.model import Level, MixtureModel, check_component_labels
+from diva.mixture.model import Level, MixtureModel, check_component_labels, normalized
 from diva.mixture.moves import MoveRecord
 from diva.models.algorithm1 import Algorithm1
 from diva.models.base import Assignment, DeepClusterer, flushed_denormals
@@ -120,6 +120,8 @@ class DIVA(IncrementalMixin, DeepClusterer):
 
     def _resolve(self, is_image: bool, n_samples: int) -> DIVAConfig:
         config, width = resolve(self, is_image).for_samples(n_samples), self.pipeline_.scaling.n_numbers
+        if self.pipeline_.windows is not None and config.augmentation == "mask" and self.augmentation == "auto":
+            config = replace(config, augmentation="series")
         if config.codes == "auto" and width > LONGEST:
             return replace(config, codes="learnt")
         if config.codes != "features":
@@ -141,7 +143,8 @@ class DIVA(IncrementalMixin, DeepClusterer):
     def _make_task(self, config: DIVAConfig, samples: Samples, validation: Samples | None = None) -> Task:
         augmentation: Augmentation | None = None
         if config.augmentation != OWN:
-            augmentation = make_augmentation(config.augmentation, is_image=samples.scaling.is_image)
+            is_image, windows = samples.scaling.is_image, self.pipeline_.windows
+            augmentation = make_augmentation(config.augmentation, is_image=is_image, windows=windows)
         elif callable(own := values_of(self, DIVAConfig).augmentation):  # not that of a loaded model: files hold no functions
             check_own_augmentation(own, samples)
             augmentation = own
@@ -209,7 +212,7 @@ class DIVA(IncrementalMixin, DeepClusterer):
         components, scores = self.mixture_.predict(z, "component"), self._scores(codes)
         return Assignment(
             codes=z,
-            probabilities=self.mixture_.predict_proba(z),
+            probabilities=normalized(self.mixture_.predict_proba(z)),
             positions=self.mixture_.cluster_of_component()[components],
             components=components,
             scores=scores,
@@ -242,7 +245,7 @@ class DIVA(IncrementalMixin, DeepClusterer):
     def predict_proba(self, X: Any, level: Level | None = None) -> NDArray[np.float64]:
         """Probability of each cluster for each sample, (n_samples, n_clusters)."""
         codes = self._codes(X)
-        return self.mixture_.predict_proba(codes.mean.numpy(), level)
+        return normalized(self.mixture_.predict_proba(codes.mean.numpy(), level))
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Log density of the codes of samples, less for codes the encoder is unsure of: low means novel."""

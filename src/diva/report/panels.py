@@ -19,6 +19,7 @@ from diva.report.pictures import make_sheet, png_uri
 from diva.report.projection import METHODS
 from diva.report.words import count, date, duration, number, percent, plain
 
+MOST_COLUMNS = 200  # of a table in a list
 MOST_CLUSTERS = 60  # galleries on one page
 FIRST_CLUSTERS = 20  # of them, those that are open at once
 
@@ -58,7 +59,7 @@ class Panel:
 def make_panels(findings: Findings) -> list[Panel]:
     """All parts that there is something to say for, in reading order."""
     of_clusters = (map_panel, gallery_panel, sizes_panel, agreement_panel, tree_panel)
-    of_training = (epochs_panel, lineage_panel, reconstruction_panel, settings_panel)
+    of_training = (columns_panel, epochs_panel, lineage_panel, reconstruction_panel, settings_panel)
     return [panel for make in (*of_clusters, *of_training) if (panel := make(findings)) is not None]
 
 
@@ -116,6 +117,39 @@ def _sparkline(findings: Findings) -> str:
         f'<polygon points="0,37 {line} 200,37" class="area"/>'
         f'<polyline points="{line}" class="line" vector-effect="non-scaling-stroke"/></svg></dd></div>'
     )
+
+
+# --- the data
+
+
+def columns_panel(findings: Findings) -> Panel | None:
+    """Columns of a table, and what each was used as."""
+    facts = findings.summary.data or {}
+    rows = facts.get("columns") or ()
+    if not rows:
+        return None
+    head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
+    cells = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(value) if value else '')}</td>" for value in row.values()) + "</tr>"
+        for row in rows[:MOST_COLUMNS]
+    )
+    said = ["Columns that are not learnt from are kept apart." if any(not row.get("features") for row in rows) else ""]
+    if facts.get("on_one_scale"):
+        said.append("Columns are on one scale: each counts alike, whatever its unit.")
+    if n_filled := facts.get("rows_filled"):
+        said.append(f"Gaps in {count(n_filled, 'row')} were filled with the mean of their column, which says nothing.")
+    if n_dropped := facts.get("rows_dropped"):
+        said.append(f"{count(n_dropped, 'row').capitalize()} with gaps were left out.")
+    if len(rows) > MOST_COLUMNS:
+        said.append(f"The first {MOST_COLUMNS} of {len(rows):,} columns are shown.")
+    words = "".join(
+        f"<li>Cluster {number}: {escape(', '.join(words))}</li>"
+        for number, words in enumerate(facts.get("words") or ())
+        if words
+    )
+    told = f"<p>Words that tell clusters apart:</p><ul>{words}</ul>" if words else ""
+    table = f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{cells}</tbody></table></div>'
+    return Panel("columns", "Columns and what they are used as", f"<p>{' '.join(filter(None, said))}</p>{told}{table}")
 
 
 # --- the map

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diva.data import LoadedData, PartOfSource, Source
+from diva.data import LoadedData, PartOfSource, Source, TableSchema
 from diva.metrics import Agreement
 from diva.models.base import Clusterer
 from diva.parameters import plain
@@ -23,6 +23,7 @@ from diva.runs.summary import Components, ImageFormat, Move, Summary, Tree, read
 from diva.version import __version__
 
 N_DRAWS = 10  # new samples of each cluster
+N_WORDS = 10  # that explain a cluster of texts
 N_RECONSTRUCTED = 16  # images in all, of at most twice as many clusters
 MOST_RECONSTRUCTED = 2_000  # rows whose reconstruction error is measured
 MOVE_FIELDS = [field.name for field in fields(Move)]
@@ -38,6 +39,7 @@ def summarize(model: Clusterer, data: LoadedData) -> Summary:
         "source": data.name or "data",
         "feature_names": _texts(data.feature_names),
         "columns": _texts(data.columns),
+        "data": data.facts or None,
         "versions": {"diva": __version__, "python": platform.python_version()}
         | {package: metadata.version(package) for package in ("torch", "numpy", "scikit-learn")},
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -60,7 +62,7 @@ def _take_snapshot(
     index = choose_samples(len(source), source.take(np.arange(1)).nbytes)
     part, clusters = PartOfSource(source, index), positions[index]
     said = model.assign(part)
-    confidence = said.probabilities[np.arange(len(index)), clusters]
+    confidence = np.minimum(said.probabilities[np.arange(len(index)), clusters], 1.0)
     sums = np.bincount(clusters, weights=confidence, minlength=model.n_clusters_)
     kept = np.bincount(clusters, minlength=model.n_clusters_)
     values = part.take(np.arange(len(index)))
@@ -90,6 +92,13 @@ def _describe(model: Any, snapshot: Snapshot, about: Mapping[str, Any]) -> Summa
     image = image_format(model)
     if about.get("feature_names") is None and hasattr(model, "feature_names_in_"):
         about = {**about, "feature_names": _texts(model.feature_names_in_)}
+    if (windows := model.pipeline_.windows) is not None:
+        steps, channels = windows
+        about = {**about, "data": (about.get("data") or {}) | {"kind": "series", "steps": steps, "channels": channels}}
+        if about.get("feature_names") is None:
+            about = {**about, "feature_names": [f"channel {c} at {t}" for t in range(steps) for c in range(channels)]}
+    if (schema := model.pipeline_.schema) is not None:
+        about = {**about, "data": schema.facts() | (about.get("data") or {}) | _words(snapshot, schema)}
     generated = _draws(model, snapshot) if hasattr(model, "sample") else {}
     if hasattr(model, "inverse_transform"):
         generated |= (_feature_errors if image is None else _reconstructions)(model, snapshot)
@@ -109,6 +118,20 @@ def _describe(model: Any, snapshot: Snapshot, about: Mapping[str, Any]) -> Summa
         agreement=getattr(model, "agreement_", None) or None,
         snapshot=replace(snapshot, **generated),
     )
+
+
+def _words(snapshot: Snapshot, schema: TableSchema) -> dict[str, list[list[str]]]:
+    """Words that tell each cluster from all texts, the most telling first; nothing without text."""
+    is_word = np.repeat([column.use == "text" for column in schema.used], [column.n_features for column in schema.used])
+    if not is_word.any():
+        return {}
+    names, rows = np.array(schema.feature_names)[is_word], snapshot.rows[:, is_word]
+    telling = []
+    for position in range(len(snapshot.sizes)):
+        members = snapshot.clusters == position
+        ahead = rows[members].mean(axis=0) - rows.mean(axis=0) if members.any() else np.zeros(len(names))
+        telling.append([str(names[j]) for j in np.argsort(-ahead, kind="stable")[:N_WORDS] if ahead[j] > 0])
+    return {"words": telling}
 
 
 def _components(model: Any) -> Components | None:

@@ -82,6 +82,7 @@ class Summary:
     components: Components | None = None
     tree: Tree | None = None
     lineage: Sequence[Move] = ()
+    data: Mapping[str, Any] | None = None  # how the data became numbers: columns of a table and what each is used as
     agreement: Mapping[str, float] | None = None  # of nearest neighbours on clusters, in nats, where codes were a choice
 
     @property

@@ -13,6 +13,7 @@ RENAMED_SETTINGS = {
     "covariance_type": "prior_covariance_type",
     "final_covariance_type": "covariance_type",
 }
+LATER = {"columns": None, "missing": None, "kind": None}  # parameters that any file may be without
 # came after these files: parameters, None by default, and settings
 CODES = {"codes": "learnt"}  # always, then
 LATER_PARAMS = CODES | dict.fromkeys(

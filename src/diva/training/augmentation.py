@@ -120,15 +120,73 @@ class Masked:
         return x * kept.to(x.device)
 
 
+@dataclass(frozen=True)
+class Series:
+    """Windows of sensors: a little noise, each channel louder or weaker, time that runs faster and slower, a channel left out.
+
+    Attributes
+    ----------
+    shape : (int, int)
+        Steps and channels of a window; it comes as a row.
+    jitter : float
+        Standard deviation of the noise, in that of a channel.
+    scale : float
+        Largest factor of a channel; the smallest is its inverse.
+    warp, shift : float
+        How much faster or slower time may run, and how far a window may move, as shares of it.
+    dropout : float
+        Probability that a channel is left out; one always stays.
+    """
+
+    shape: tuple[int, int] = (1, 1)
+    jitter: float = 0.1
+    scale: float = 1.25
+    warp: float = 0.2
+    shift: float = 0.1
+    dropout: float = 0.1
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Change windows (n, steps * channels), each in its own way."""
+        n, (steps, channels) = len(x), self.shape
+
+        def uniform(*size: int) -> Tensor:
+            return (torch.rand(*size, generator=generator, device=generator.device) * 2 - 1).to(x.device)
+
+        moved = self._warped(x.reshape(n, steps, channels), *uniform(3, n, 1))
+        moved = moved * self.scale ** uniform(n, 1, channels)
+        noise = torch.randn(n, steps, channels, generator=generator, device=generator.device).to(x.device)
+        rank = uniform(n, 1, channels)
+        kept = ((rank + 1) / 2 >= self.dropout) | (rank == rank.amax(dim=2, keepdim=True))
+        return ((moved + self.jitter * noise) * kept).reshape(x.shape)
+
+    def _warped(self, windows: Tensor, speed: Tensor, bend: Tensor, start: Tensor) -> Tensor:
+        """Windows read at other times: between two steps in proportion, before the first and after the last the same."""
+        steps = windows.shape[1]
+        time = torch.linspace(-1.0, 1.0, steps, device=windows.device)[None]
+        warped = time * (1 + self.warp * speed) + 0.5 * self.warp * bend * (1 - time**2) + 2 * self.shift * start
+        place = ((warped + 1) / 2 * (steps - 1)).clamp(0, steps - 1)
+        before = place.floor().long().clamp(max=max(steps - 2, 0))
+        share = (place - before)[..., None]
+        after = (before + 1).clamp(max=steps - 1)
+        first, second = (torch.take_along_dim(windows, index[..., None], dim=1) for index in (before, after))
+        return first * (1 - share) + second * share
+
+
 FOR_IMAGES: dict[str, Augmentation] = {"affine": Affine(), "affine+flip": Affine(flip=True), "photo": Photo()}
 FOR_ANY: dict[str, Augmentation] = {"mask": Masked()}
-AUGMENTATIONS = FOR_IMAGES | FOR_ANY
+AUGMENTATIONS = FOR_IMAGES | FOR_ANY | {"series": Series()}
 
 
-def make_augmentation(name: str | None, *, is_image: bool) -> Augmentation | None:
-    """The augmentation of a name."""
+def make_augmentation(name: str | None, *, is_image: bool, windows: tuple[int, int] | None = None) -> Augmentation | None:
+    """The augmentation of a name; for windows of sensors, of their steps and channels."""
     if name is None:
         return None
+    if name == "series":
+        if windows is None:
+            raise ValueError(
+                'augmentation="series" is for windows of shape (n, steps, channels). Set kind="series", or use "mask".'
+            )
+        return Series(windows)
     if name in FOR_IMAGES and not is_image:
         raise ValueError(f'augmentation="{name}" is for images, but the samples are rows. Pass image_shape, or use "mask".')
     return AUGMENTATIONS[name]

@@ -102,7 +102,9 @@ def _opened(pictures: Pictures, number: int) -> Iterator[Any]:
         raise
     except Exception as error:  # decoders raise all kinds
         name = pictures.names[number]
-        raise DataError(f"Expected an image, but {name} is damaged or of another kind. Remove it, or copy it anew.") from error
+        raise DataError(
+            f"Expected an image, but {name} is damaged or of another kind. Remove it, copy it anew, or pass --skip-broken."
+        ) from error
 
 
 def _survey(pictures: Pictures, image_size: tuple[int, int] | None) -> tuple[tuple[int, int], str]:
@@ -148,12 +150,32 @@ def checked(path: Path) -> Path:
     return path
 
 
-def open_image_folder(folder: Path, files: Sequence[Path], image_size: tuple[int, int] | None = None) -> LoadedData:
-    """Images in a folder; names of sub-folders are labels if every image is in one."""
+def open_image_folder(
+    folder: Path, files: Sequence[Path], image_size: tuple[int, int] | None = None, *, skip_broken: bool = False
+) -> LoadedData:
+    """Images in a folder; names of sub-folders are labels if every image is in one.
+
+    Broken images are skipped if asked for, and listed in the facts; all are decoded once to see which they are.
+    """
     if image_size is not None and (len(image_size) != 2 or min(image_size) < 1):
         raise DataError(f"image_size should be a height and a width, got {image_size}.")
+    broken = [file for file in files if not _is_whole(file)] if skip_broken else []
+    files = [file for file in files if file not in set(broken)]
+    if not files:
+        raise DataError(f"Expected images in {folder}, but all {len(broken):,} are damaged. Copy them anew.")
     places = [file.relative_to(folder) for file in files]
     labels = np.array([readable(place.parts[0]) for place in places]) if all(len(place.parts) > 1 for place in places) else None
     pictures = Pictures([str(file) for file in files], lambda number: checked(files[number]))
     sample_names = tuple(readable(str(place)) for place in places)
-    return LoadedData(ImageSource(pictures, image_size), labels, sample_names=sample_names)
+    facts = {"broken": [readable(str(file.relative_to(folder))) for file in broken]} if broken else {}
+    return LoadedData(ImageSource(pictures, image_size), labels, sample_names=sample_names, facts=facts)
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether a file is an image that can be decoded to its end."""
+    try:
+        with _opened(Pictures([str(file)], lambda _: checked(file)), 0) as image:
+            image.load()
+    except DataError:
+        return False
+    return True

@@ -30,18 +30,19 @@ def source_from_object(data: Any) -> Source | None:
     if sparse.issparse(data):
         return SparseSource(data)
     kind = type(data).__name__
-    if _is_from(data, "datasets"):
+    if is_from(data, "datasets"):
         return _huggingface(data, kind)
-    if _is_from(data, "anndata") and hasattr(data, "obs"):
+    if is_from(data, "anndata") and hasattr(data, "obs"):
         return _anndata(data)
-    if _is_from(data, "pyarrow") and hasattr(data, "to_batches") and hasattr(data, "schema"):
+    if is_from(data, "pyarrow") and hasattr(data, "to_batches") and hasattr(data, "schema"):
         return arrow_source(data)
-    if _is_from(data, "polars") and kind == "LazyFrame":
+    if is_from(data, "polars") and kind == "LazyFrame":
         raise DataError("Expected a frame with its rows, got a polars LazyFrame. Use its collect method.")
     return None
 
 
-def _is_from(data: Any, library: str) -> bool:
+def is_from(data: Any, library: str) -> bool:
+    """Whether an object's class, or one that it extends, is of a library."""
     return any(base.__module__.split(".")[0] == library for base in type(data).__mro__)
 
 
@@ -86,17 +87,26 @@ class StoredSparseSource(StoredSource):
 # --- frames
 
 
+def is_documents(data: Any) -> bool:
+    """Whether data are a list of text."""
+    return isinstance(data, list | tuple) and bool(data) and all(isinstance(each, str) for each in data)
+
+
 def check_frame(data: Any) -> None:
-    """Raise DataError if a pandas or polars frame has columns that are not numbers."""
-    is_pandas = _is_from(data, "pandas")
-    if not (is_pandas or _is_from(data, "polars")) or not hasattr(data, "columns"):
+    """Raise DataError if a pandas or polars frame has columns that are not numbers, or data are a list of text."""
+    if is_documents(data):
+        raise DataError(
+            "Expected numbers, got a list of text. Make numbers of it first, or set columns='auto' to have it done."
+        )
+    is_pandas = is_from(data, "pandas")
+    if not (is_pandas or is_from(data, "polars")) or not hasattr(data, "columns"):
         return
     numeric = _is_pandas_number if is_pandas else _is_polars_number
     wrong = [name for i, name in enumerate(data.columns) if not numeric(data.iloc[:, i] if is_pandas else data[name])]
     if wrong:
         raise DataError(
-            f"Expected columns of numbers, got text, categories or dates in {listed(wrong)}. Leave such columns out, or "
-            "make numbers of them first."
+            f"Expected columns of numbers, got text, categories or dates in {listed(wrong)}. Leave such columns out, make "
+            "numbers of them first, or set columns='auto' to have it done."
         )
 
 

@@ -31,6 +31,27 @@ WIDEST_BYTES = 1 << 25  # of the first two lines, if those are longer
 MOST_COLUMNS = 1_000_000
 LABEL_LENGTH = 1000  # characters of a label
 MISSING = ("", "NA", "N/A", "null", "NULL")
+GAPS = [
+    "",
+    "NA",
+    "na",
+    "N/A",
+    "n/a",
+    "NaN",
+    "nan",
+    "NAN",
+    "NULL",
+    "null",
+    "Null",
+    "None",
+    "none",
+    "#N/A",
+    "<NA>",
+    "?",
+    "-",
+    "--",
+    ".",
+]
 READ_BUFFER = 1 << 16
 SMALL = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")  # what float32 holds without rounding
 INDEX_NAME = re.compile(r"(__index_level_\d+__)?")  # of a column with the numbers or names that pandas or R give to rows
@@ -57,7 +78,7 @@ def read_table(table: Table, columns: Sequence[str] | None = None, label_column:
     batches = (batch for batch in table.batches(wanted) if batch.num_rows)
     head = next(batches, None)
     if head is None:
-        raise _no_rows(table.name)
+        raise table_without_rows(table.name)
     first = _by_name(head)
     widths = [_width(first[name]) for name in names]
     if sum(widths) == 0:
@@ -89,24 +110,29 @@ def _by_name(batch: Any) -> dict[str, Any]:
 
 def choose_columns(table: Table, columns: Sequence[str] | None, label_column: str | None) -> list[str]:
     """Names of the columns to learn from."""
-    there = dict.fromkeys(table.schema.names)
-    if len(there) < len(table.schema.names):
-        twice = Counter(table.schema.names).most_common(1)[0][0]
-        raise DataError(f"Expected columns with different names in {table.name}, got {twice!r} more than once. Rename one.")
     if isinstance(columns, str):
         columns = [columns]
-    for name in [*(columns or ()), *([] if label_column is None else [label_column])]:
-        if name not in there:
-            raise DataError(
-                f"Expected a column {name!r} in {table.name}, which has {listed(list(there))}.{did_you_mean(name, list(there))}"
-            )
+    check_columns(table, [*(columns or ()), *([] if label_column is None else [label_column])])
     if columns is None:
-        columns = [name for name in there if name != label_column and not INDEX_NAME.fullmatch(name)]
+        columns = [name for name in table.schema.names if name != label_column and not INDEX_NAME.fullmatch(name)]
     if not columns:
         raise DataError(f"Expected columns of numbers in {table.name}, got none. Choose some with --columns.")
     if len(set(columns)) < len(columns):
         raise DataError(f"Expected every column once, got {listed(columns)}. Leave out what comes again.")
     return list(columns)
+
+
+def check_columns(table: Table, wanted: Sequence[str]) -> None:
+    """Raise DataError if two columns of a table have one name, or one that is wanted is not there."""
+    there = list(dict.fromkeys(table.schema.names))
+    if len(there) < len(table.schema.names):
+        twice = Counter(table.schema.names).most_common(1)[0][0]
+        raise DataError(f"Expected columns with different names in {table.name}, got {twice!r} more than once. Rename one.")
+    for name in wanted:
+        if name not in there:
+            raise DataError(
+                f"Expected a column {name!r} in {table.name}, which has {listed(there)}.{did_you_mean(name, there)}"
+            )
 
 
 def common_dtype(dtypes: Sequence[np.dtype[Any]]) -> np.dtype[Any]:
@@ -162,7 +188,7 @@ def _parquet_file(path: Path, of_text: Sequence[str] = ()) -> Any:
 
 def _count_numbers(metadata: Any, kinds: dict[str, Any]) -> int:
     """Numbers in some columns of a file, as it says itself; a column of lists may hold any number a row."""
-    lists = {name for name, kind in kinds.items() if _is_list(kind)}
+    lists = {name for name, kind in kinds.items() if is_list(kind)}
     total = int(metadata.num_rows) * (len(kinds) - len(lists))
     if not lists:
         return total
@@ -174,14 +200,17 @@ def _count_numbers(metadata: Any, kinds: dict[str, Any]) -> int:
 
 def _item_bytes(kinds: Sequence[Any]) -> int:
     """Of a number of these columns in memory."""
-    return common_dtype([_numpy_dtype(kind) for kind in kinds if _is_numeric(kind)]).itemsize
+    return common_dtype([_numpy_dtype(kind) for kind in kinds if is_numeric(kind)]).itemsize
 
 
 # --- CSV
 
 
-def csv_table(path: Path, label_column: str | None = None) -> Table:
-    """A CSV or TSV file, compressed or not, with names of the columns in the first line or without; DataError if it is none."""
+def csv_table(path: Path, label_column: str | None = None, *, as_text: bool = False) -> Table:
+    """A CSV or TSV file, compressed or not, with names of the columns in the first line or without; DataError if it is none.
+
+    As text, cells are given as they are written, so that all of a column decides what it is; otherwise its beginning does.
+    """
     check_file(path)
     head = _head_of(path)
     delimiter = "\t" if ".tsv" in path.name.lower() else _delimiter(head)
@@ -198,37 +227,47 @@ def csv_table(path: Path, label_column: str | None = None) -> Table:
         raise DataError(f"The names of the columns in {path} are not UTF-8. Save the file as UTF-8.")
     block_size = HEAD_BYTES if len(head) <= HEAD_BYTES else 2 * len(head)
     read_options = pyarrow.csv.ReadOptions(use_threads=False, block_size=block_size, column_names=names, skip_rows=n_skipped)
-    parse_options = pyarrow.csv.ParseOptions(delimiter=delimiter)
+    parse_options = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=as_text)
 
     def where(row: int) -> str:
         return f"line {row + 1 + n_skipped}"
 
     def open_csv(types: dict[str, Any], wanted: list[str] | None = None) -> Any:
         convert_options = pyarrow.csv.ConvertOptions(
-            column_types=types, strings_can_be_null=True, include_columns=wanted or names
+            column_types=types,
+            strings_can_be_null=True,
+            include_columns=wanted or names,
+            **({"null_values": GAPS} if as_text else {}),
         )
         return pyarrow.csv.open_csv(_unpacked(path), read_options, parse_options, convert_options)
 
     if len(set(names)) < len(names):
         return Table(str(path), pa.schema([(name, pa.float64()) for name in names]), lambda _: iter(()), where)
-    with _told(path, names):
-        seen = open_csv({}).read_next_batch()
-    types = {field.name: _csv_type(field.type, field.name == label_column) for field in seen.schema}
-    fields = []
-    for (name, kind), column in zip(types.items(), seen.columns, strict=True):
-        note = None
-        if pa.types.is_string(kind) and name != label_column:  # text among numbers makes text of all: say which it is
-            values = column.cast(pa.string()).to_pylist()
-            bad = [row for row, value in enumerate(values) if value is not None and not _is_number(value)]
-            if bad and len(bad) < len(values):
-                note = {"found": f"{values[bad[0]]!r} in {where(bad[0])}"}
-        fields.append(pa.field(name, kind, metadata=note))
+    if as_text:
+        types: dict[str, Any] = dict.fromkeys(names, pa.string())
+        fields = [pa.field(*column) for column in types.items()]
+    else:
+        with _told(path, names):
+            seen = open_csv({}).read_next_batch()
+        types = {field.name: _csv_type(field.type, field.name == label_column) for field in seen.schema}
+        columns = zip(types.items(), seen.columns, strict=True)
+        fields = [_csv_field(name, kind, cells, name == label_column, where) for (name, kind), cells in columns]
 
     def batches(wanted: list[str]) -> Iterator[Any]:
         with _told(path, names):
             yield from open_csv(types, wanted)
 
     return Table(str(path), pa.schema(fields), batches, where)
+
+
+def _csv_field(name: str, kind: Any, cells: Any, is_label: bool, where: Callable[[int], str]) -> Any:
+    """A column; text among numbers makes text of all of it, so that is noted."""
+    if not pa.types.is_string(kind) or is_label:
+        return pa.field(name, kind)
+    values = cells.cast(pa.string()).to_pylist()
+    bad = [row for row, value in enumerate(values) if value is not None and not _is_number(value)]
+    is_mixed = bad and len(bad) < len(values)
+    return pa.field(name, kind, metadata={"found": f"{values[bad[0]]!r} in {where(bad[0])}"} if is_mixed else None)
 
 
 def _unpacked(path: Path) -> Any:
@@ -322,9 +361,9 @@ def _told(path: Path, names: list[str]) -> Iterator[None]:
     try:
         yield
     except StopIteration as error:
-        raise _no_rows(path) from error
+        raise table_without_rows(path) from error
     except (pa.ArrowException, OSError) as error:
-        raise (_no_rows(path) if "Empty" in str(error) else DataError(_in_words(str(error), path, names))) from error
+        raise (table_without_rows(path) if "Empty" in str(error) else DataError(_in_words(str(error), path, names))) from error
 
 
 def _in_words(said: str, path: Path, names: list[str]) -> str:
@@ -347,7 +386,8 @@ def _in_words(said: str, path: Path, names: list[str]) -> str:
     return f"{path} is damaged or not a table: it cannot be read to its end. Copy or write it anew."
 
 
-def _no_rows(name: str | Path) -> NoSamplesError:
+def table_without_rows(name: str | Path) -> NoSamplesError:
+    """What to raise if there is nothing below the names of the columns."""
     return NoSamplesError(f"Expected samples in {name}, got a table without rows.")
 
 
@@ -358,19 +398,21 @@ def _endless(path: Path) -> str:
 # --- columns
 
 
-def _is_list(kind: Any) -> bool:
+def is_list(kind: Any) -> bool:
+    """Whether cells of an Arrow type are lists."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def _is_numeric(kind: Any) -> bool:
-    inner = kind.value_type if _is_list(kind) else kind
+def is_numeric(kind: Any) -> bool:
+    """Whether cells of an Arrow type are numbers, truth values or lists of such."""
+    inner = kind.value_type if is_list(kind) else kind
     return bool(
         pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_boolean(inner) or pa.types.is_decimal(inner)
     )
 
 
 def _check_numeric(table: Table, names: list[str], types: list[Any]) -> None:
-    wrong = [name for name, kind in zip(names, types, strict=True) if not _is_numeric(kind)]
+    wrong = [name for name, kind in zip(names, types, strict=True) if not is_numeric(kind)]
     if not wrong:
         return
     notes = (table.schema.field(name).metadata or {} for name in wrong)
@@ -383,12 +425,12 @@ def _check_numeric(table: Table, names: list[str], types: list[Any]) -> None:
 
 
 def _numpy_dtype(kind: Any) -> np.dtype[Any]:
-    inner = kind.value_type if _is_list(kind) else kind
+    inner = kind.value_type if is_list(kind) else kind
     return np.dtype(np.float64) if pa.types.is_decimal(inner) else np.dtype(inner.to_pandas_dtype())
 
 
 def _width(column: Any) -> int:
-    if not _is_list(column.type):
+    if not is_list(column.type):
         return 1
     if pa.types.is_fixed_size_list(column.type):
         return int(column.type.list_size)
@@ -420,7 +462,7 @@ def _numbers(table: Table, name: str, column: Any, width: int, first: int) -> ND
     n = len(column)
     if column.null_count:
         raise DataError(_missing(table, name, "no value", first + _first_null(column)))
-    if _is_list(column.type):
+    if is_list(column.type):
         lengths = np.full(n, width) if pa.types.is_fixed_size_list(column.type) else pc.list_value_length(column).to_numpy()
         if (lengths != width).any():
             row = int(np.argmax(lengths != width))

@@ -611,7 +611,7 @@ BAD = {
     "unknown packed": (put("x.tar.gz", "text"), ["'.tar.gz'", ".csv.gz"]),
     "no ending": (put("x", "text"), ["no known ending", ".npy"]),
     "one image": (put("x.png", "text"), ["folder of images"]),
-    "empty folder": (lambda path: path, ["folder of images or of Parquet", "nothing"]),
+    "empty folder": (lambda path: path, ["folder of images, of text or of Parquet", "nothing"]),
     "other folder": (lambda path: write_csv(path)[0].parent, ["holds x.csv"]),
     "images and tables": (images_and_tables, ["both"]),
     **{f"empty {end}": (put(f"x.{end}", ""), ["empty"]) for end in ("npy", "npz", "csv", "tsv", "parquet", "idx")},
