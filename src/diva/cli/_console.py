@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
@@ -20,14 +19,13 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from diva.cli._terminal import errors, output
 from diva.exceptions import ComponentLimitWarning
 from diva.models.base import Clusterer, describe_terms
 from diva.report.words import count, duration
 from diva.runs.summary import Summary
 from diva.training.state import EpochRecord
 
-output = Console(soft_wrap=False, highlight=False)
-errors = Console(stderr=True, highlight=False)
 BARS = "▁▂▃▄▅▆▇█"
 LONGEST = 30  # sparkline, so that a line fits in 80 columns
 
@@ -48,6 +46,10 @@ class _Progress:
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
+
+    def now(self, doing: str) -> None:
+        """Say what is being done, of which nobody knows how long it takes."""
+        self._progress.update(self._task, description=doing, total=None, said="")
 
 
 class EpochProgress(_Progress):
@@ -77,6 +79,8 @@ class EpochProgress(_Progress):
         if happened := ", ".join(count(n, name) for name, n in moves.items() if n):
             self._last_move = f"{happened} in epoch {self._epoch}"
         self._progress.update(self._task, said=f"{record.phase}  {describe_terms(record)}  {self._last_move}")
+        if self._epoch >= getattr(self._model.config_, "n_epochs", 1):
+            self.now("fitting the final mixture")
 
 
 class BatchProgress(_Progress):

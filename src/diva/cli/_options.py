@@ -10,15 +10,23 @@ import typer
 
 from diva.cli._errors import UsageError
 
+DATA = "Reading the data"  # a heading
 RunOrModel = Annotated[Path, typer.Argument(help="Folder of a finished run, or a model file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 Report = Annotated[bool, typer.Option(help="Write RUN/report.html at the end.")]
-Split = Annotated[str, typer.Option(help="Part of a named data set: train or test.")]
-Columns = Annotated[str | None, typer.Option(help="Columns of a table, such as a,b,c; all but the label column by default.")]
-LabelColumn = Annotated[str | None, typer.Option(help="Column with known classes: to compare with, never learnt from.")]
-ImageSize = Annotated[str | None, typer.Option(help="Resize images to HEIGHT,WIDTH, both divisible by 4.", metavar="H,W")]
-Key = Annotated[str | None, typer.Option(help="Which array of an .npz file.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many samples.")]
+Split = Annotated[str, typer.Option(help="Part of a named data set: train or test.", rich_help_panel=DATA)]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="Columns of a table, such as a,b,c; all but the label column by default.", rich_help_panel=DATA),
+]
+LabelColumn = Annotated[
+    str | None, typer.Option(help="Column with known classes: to compare with, never learnt from.", rich_help_panel=DATA)
+]
+ImageSize = Annotated[
+    str | None, typer.Option(help="Resize images to HEIGHT,WIDTH, both divisible by 4.", metavar="H,W", rich_help_panel=DATA)
+]
+Key = Annotated[str | None, typer.Option(help="Which array of an .npz file.", rich_help_panel=DATA)]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many samples.", rich_help_panel=DATA)]
 
 
 def one_of(flag: str, text: str, allowed: Iterable[str]) -> str:

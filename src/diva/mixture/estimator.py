@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -23,27 +23,16 @@ from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
 from diva.mixture.model import Level, MixtureModel, check_component_labels
 from diva.mixture.moves import MoveRecord
-from diva.mixture.options import MixtureOptions, make_generator
+from diva.mixture.options import MIXTURE_PARAMETERS, FitParameters, MixtureOptions, make_generator
 from diva.mixture.search import first_component, fit_first
 from diva.mixture.standardize import Measurement, measure
-from diva.parameters import Flag, Seed, check_parameters, parameter, plain, takes, values_of
+from diva.parameters import check_parameters, plain, takes, values_of
 from diva.partition.hierarchy import Hierarchy, group, group_as
 from diva.partition.walk import Walk
 from diva.runs.archive import Archive, write_archive
 
 
-@dataclass(frozen=True)
-class FitParameters:
-    """Fitting."""
-
-    warm_start: bool = parameter(False, Flag(), help="Whether fit starts from the components of the fit before.")
-    random_state: Any = parameter(
-        None, Seed(), help="Same seed, data, machine and number of threads: same numbers, bit for bit."
-    )
-    verbose: bool = parameter(False, Flag(), help="Print a line for every lap.")
-
-
-@takes(MixtureOptions, FitParameters)
+@takes(*MIXTURE_PARAMETERS)
 class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Dirichlet process mixture of Gaussians that finds the number of components by itself.
 

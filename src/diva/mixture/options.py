@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-import torch
-from sklearn.utils import check_random_state
 
 from diva.devices import DEVICE, resolve_device
-from diva.mixture.gaussian import GaussianFamily, make_family
-from diva.mixture.moves import Birth, Delete, Merge, Move, Shuffle
 from diva.parameters import Flag, Number, OneOf, Seed, Whole, declared_in, parameter, plain
+
+if TYPE_CHECKING:  # parameters are declared without torch
+    from diva.mixture.gaussian import GaussianFamily
+    from diva.mixture.moves import Move
 
 START_SCALE = 0.1  # the paper's sF: where learning the covariance scale starts
 
@@ -79,6 +79,10 @@ class MixtureOptions:
 
     def family(self, n_features: int) -> GaussianFamily:
         """Prior of the components of standardized data."""
+        import torch
+
+        from diva.mixture.gaussian import make_family
+
         least = 2.0 if self.covariance_type == "diag" else n_features + 1.0
         scale = START_SCALE if isinstance(self.covariance_scale, str) else float(self.covariance_scale)
         if self.degrees_of_freedom is not None and self.degrees_of_freedom <= least:
@@ -102,6 +106,8 @@ class MixtureOptions:
 
     def moves(self) -> tuple[Move, ...]:
         """Moves to try after every lap, in their order."""
+        from diva.mixture.moves import Birth, Delete, Merge, Shuffle
+
         chosen = (
             (self.births, Birth(max_components=self.max_components)),
             (self.merges, Merge()),
@@ -132,7 +138,23 @@ class MixtureOptions:
         return options
 
 
+@dataclass(frozen=True)
+class FitParameters:
+    """Fitting."""
+
+    warm_start: bool = parameter(False, Flag(), help="Whether fit starts from the components of the fit before.")
+    random_state: Any = parameter(
+        None, Seed(), help="Same seed, data, machine and number of threads: same numbers, bit for bit."
+    )
+    verbose: bool = parameter(False, Flag(), help="Print a line for every lap.")
+
+
+MIXTURE_PARAMETERS = (MixtureOptions, FitParameters)
+
+
 def make_generator(random_state: Any, lap: int | None = None) -> np.random.Generator:
     """Chance as scikit-learn's ``random_state`` sets it, for a first fit or for one that goes on at a lap."""
+    from sklearn.utils import check_random_state
+
     seed = check_random_state(random_state).randint(2**31)
     return np.random.default_rng(seed if lap is None else [seed, lap])

@@ -18,14 +18,11 @@ from diva.models.algorithm1 import Algorithm1
 from diva.models.base import Assignment, DeepClusterer, flushed_denormals
 from diva.models.clusters import final_mixture
 from diva.models.config import (
+    DIVA_PARAMETERS,
     LONGEST,
     OWN,
-    DataParameters,
     DIVAConfig,
     OwnNetworks,
-    PresetParameter,
-    RunParameters,
-    StreamParameters,
     check_together,
     resolve,
 )
@@ -47,7 +44,7 @@ PART_ROWS = 20_000
 FIRST_VARIANCE = 0.1  # of the decoder before it has been measured, as a share of the data's
 
 
-@takes(PresetParameter, DataParameters, OwnNetworks, DIVAConfig, StreamParameters, RunParameters)
+@takes(*DIVA_PARAMETERS)
 class DIVA(IncrementalMixin, DeepClusterer):
     """Deep clustering that finds the number of clusters by itself.
 
