@@ -10,7 +10,7 @@ from diva.data.formats.paths import ReadOptions, open_path
 from diva.data.pipeline import InputPipeline
 from diva.data.scaling import Samples, Scaling
 from diva.data.schedules import ClassSchedule, FeatureDrift, Imbalance, MixtureDrift, Stage
-from diva.data.sources import ArraySource, DatasetSource, JoinedSource, LoadedData, PartOfSource, Source
+from diva.data.sources import ArraySource, DatasetSource, JoinedSource, LoadedData, PartOfSource, Source, SourceBatches
 from diva.data.streams import FileStream, Following, LineStream, Offset, Part, StreamBatch
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "Samples",
     "Scaling",
     "Source",
+    "SourceBatches",
     "SparseSource",
     "Stage",
     "StreamBatch",

@@ -131,16 +131,60 @@ class MixtureOptions:
         params = dict(document)
         params["seed"] = params.pop("random_state")
         names = {field.name for field in fields(cls)}
-        if set(params) != names | {"warm_start", "verbose"}:
-            raise ValueError("parameters are missing")
+        known = {name for group in MIXTURE_PARAMETERS for name in declared_in(group)}
+        if not names <= set(params) <= known:
+            raise ValueError("parameters are missing, or of something else")
         options = cls(**{name: params[name] for name in names})
         options.check()
         return options
 
 
 @dataclass(frozen=True)
+class Wishes:
+    """Wishes about clusters."""
+
+    n_clusters: int | None = parameter(
+        None,
+        Whole(),
+        help="""So many clusters are wished for: the tree of components is cut into as many, or into single components if there
+        are fewer. By default the evidence decides.""",
+    )
+    max_clusters: int | None = parameter(
+        None, Whole(), help="At most so many clusters: if the evidence is for more, the tree is cut into as many."
+    )
+    min_cluster_size: int | None = parameter(
+        None,
+        Whole(),
+        help="Clusters of fewer samples are none of their own: each joins the cluster that its samples would else be in.",
+    )
+
+    def check(self) -> None:
+        """Raise ValueError where wishes contradict each other."""
+        if self.n_clusters is not None and self.max_clusters is not None:
+            raise ValueError("n_clusters and max_clusters should not be given both: the first says how many there are.")
+
+    def any(self) -> bool:
+        """Whether anything is wished for."""
+        return any(value is not None for value in vars(self).values())
+
+
+@dataclass(frozen=True)
+class RowParameters:
+    """Data."""
+
+    pca: int | None = parameter(None, Whole(), help="Principal components to reduce rows to first.")
+
+
+@dataclass(frozen=True)
 class FitParameters:
     """Fitting."""
+
+    reject: bool = parameter(
+        False,
+        Flag(),
+        help="""Whether labels_ and predict answer -1, no cluster, for outliers: samples so far from all components that of all
+        samples seen about one would be by chance.""",
+    )
 
     warm_start: bool = parameter(False, Flag(), help="Whether fit starts from the components of the fit before.")
     random_state: Any = parameter(
@@ -149,7 +193,7 @@ class FitParameters:
     verbose: bool = parameter(False, Flag(), help="Print a line for every lap.")
 
 
-MIXTURE_PARAMETERS = (MixtureOptions, FitParameters)
+MIXTURE_PARAMETERS = (MixtureOptions, Wishes, RowParameters, FitParameters)
 
 
 def make_generator(random_state: Any, lap: int | None = None) -> np.random.Generator:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from diva.devices import DEVICE
+from diva.mixture.options import Wishes
 from diva.parameters import Flag, Folder, Holds, Number, OneOf, Seed, Sizes, Whole, declared_in, parameter, plain
 
 if TYPE_CHECKING:  # parameters are declared without torch
@@ -348,7 +349,7 @@ class PresetParameter:
     )
 
 
-DIVA_PARAMETERS = (PresetParameter, DataParameters, OwnNetworks, DIVAConfig, StreamParameters, RunParameters)
+DIVA_PARAMETERS = (PresetParameter, DataParameters, OwnNetworks, DIVAConfig, Wishes, StreamParameters, RunParameters)
 
 
 def resolve(model: Any, is_image: bool) -> DIVAConfig:

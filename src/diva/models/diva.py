@@ -12,8 +12,9 @@ from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
 from diva.data import PartOfSource, Samples
-from diva.mixture.model import Level, MixtureModel, check_component_labels
+from diva.mixture.model import NO_TREE, Level, MixtureModel, check_component_labels
 from diva.mixture.moves import MoveRecord
+from diva.mixture.options import Wishes
 from diva.models.algorithm1 import Algorithm1
 from diva.models.base import Assignment, DeepClusterer, flushed_denormals
 from diva.models.clusters import final_mixture
@@ -114,9 +115,12 @@ class DIVA(IncrementalMixin, DeepClusterer):
         """Raise ValueError at the first parameter that makes no sense, alone or beside the others."""
         super().validate_parameters()
         check_together(self)
+        values_of(self, Wishes).check()
 
     def _resolve(self, is_image: bool, n_samples: int) -> DIVAConfig:
         config, width = resolve(self, is_image).for_samples(n_samples), self.pipeline_.scaling.n_numbers
+        if not config.grouping and values_of(self, Wishes).any():
+            raise ValueError(NO_TREE)
         if config.codes == "auto" and width > LONGEST:
             return replace(config, codes="learnt")
         if config.codes != "features":
@@ -164,9 +168,12 @@ class DIVA(IncrementalMixin, DeepClusterer):
         if self.config_.codes == "auto" and codes is not None:
             codes = self._choose_codes(codes, objective, state.seed)
         if codes is not None:
-            self._set_labels(self.mixture_.predict(codes[: task.n_own].numpy(), "component"))
+            labels = self.mixture_.predict(codes[: task.n_own].numpy(), "component")
         else:
-            self._set_labels(self._component_of(task.samples)[: task.n_own])
+            labels = self._component_of(task.samples)[: task.n_own]
+        sizes = np.bincount(labels, minlength=self.mixture_.n_components)
+        self.mixture_ = self._granted(self.mixture_, sizes, state.before)
+        self._set_labels(labels)
         self._remember(task.fresh_samples, task.n_gone)
         if state.before is None:  # a first fit
             self._close_batch(task.samples, BatchOutcome(state.started, n_moves=0, n_seen=len(task.samples)))

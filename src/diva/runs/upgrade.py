@@ -16,7 +16,10 @@ RENAMED_SETTINGS = {
 # came after these files: parameters, None by default, and settings
 CODES = {"codes": "learnt"}  # always, then
 LATER_PARAMS = CODES | dict.fromkeys(
-    ("births", "deletes", "shuffles", "min_new_atoms", "min_target_atoms", "min_retained_atoms")
+    (
+        *("births", "deletes", "shuffles", "min_new_atoms", "min_target_atoms", "min_retained_atoms"),
+        *("n_clusters", "max_clusters", "min_cluster_size"),
+    )
 )
 LATER_SETTINGS = CODES | {"births": "all", "deletes": True, "min_retained_atoms": 0.0}
 
