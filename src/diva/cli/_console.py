@@ -184,7 +184,8 @@ def show_summary(said: dict[str, Any]) -> None:
         say("One cluster           No evidence for more was found.", "yellow")
     if said.get("codes") == "features":
         say("Codes                 the features as they are: neighbours agree more on their clusters")
-    say(f"Learnt for            {duration(said['seconds'])}, {said['epochs']} epochs")
+    rounds = count(said["laps"], "lap") if "laps" in said else f"{said['epochs']} epochs"
+    say(f"Learnt for            {duration(said['seconds'])}, {rounds}")
     for warning in said.get("warnings", ()):
         say(f"Note                  {warning}", "yellow")
     say(f"Run                   {said['run']}")

@@ -19,7 +19,7 @@ from diva.cli._options import either
 from diva.parameters import Parameter, Sizes, declared_in
 from diva.runs.load import MODELS
 
-SET_BY_COMMAND = ("run_dir", "resume", "verbose")
+SET_BY_COMMAND = ("run_dir", "resume", "verbose", "reject")  # who is novel is said beside the cluster
 RENAMED = {"sharpening": "self_training"}
 SEED = {"random_state": 0}  # a command gives the same numbers when it is given again
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,14 @@ from diva.cli._errors import saying, stopping_at_once
 from diva.cli._sources import SourceSpec
 from diva.data import LoadedData
 from diva.data.datasets.registry import AS_PUBLISHED
-from diva.models.base import Clusterer
+from diva.mixture import DPMixture
 from diva.models.config import PAPER_DATASETS
+from diva.parameters import plain
 from diva.report import write_report
-from diva.runs.folder import CHECKPOINT
+from diva.runs.archive import Archive
+from diva.runs.folder import CHECKPOINT, RunFolder, RunIdentity, fingerprint
 from diva.runs.summarize import summarize
+from diva.version import __version__
 
 
 def suggestions(data: LoadedData, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -28,8 +32,8 @@ def suggestions(data: LoadedData, given: Mapping[str, Any]) -> dict[str, Any]:
     return data.suggested if preset == "auto" else {}
 
 
-def learn(model: Clusterer, run: Path, spec: SourceSpec, data: LoadedData, *, with_report: bool, as_json: bool) -> None:
-    """Fit a model in the folder of a run, its ``run_dir``, write there all that belongs to it, and say what was found."""
+def learn(model: Any, run: Path, spec: SourceSpec, data: LoadedData, *, with_report: bool, as_json: bool) -> None:
+    """Fit a model in the folder of a run, write there all that belongs to it, and say what was found."""
     if data.fidelity and data.fidelity != AS_PUBLISHED:
         _console.note(f"{data.name}: {data.fidelity}")
     limits: list[str] = []
@@ -44,9 +48,14 @@ def learn(model: Clusterer, run: Path, spec: SourceSpec, data: LoadedData, *, wi
             stopping_at_once(lambda: f". {how_to_go_on()}"),
             _console.keeping_limits(limits),
         ):
-            source_note = SourceNote(spec, run)
-            model.set_params(run_dir=run, callbacks=[source_note, progress])
-            model.fit(data.source)
+            source_note, started = SourceNote(spec, run), time.perf_counter()
+            if isinstance(model, DPMixture):
+                progress.now("fitting the mixture")
+                fit_mixture(model, run, data, source_note.on_step)
+            else:
+                model.set_params(run_dir=run, callbacks=[source_note, progress])
+                model.fit(data.source)
+            seconds = time.perf_counter() - started
             progress.now("looking at what was found")
             summary = summarize(model, data)
             source_note.on_step()  # where there was nothing to learn
@@ -54,10 +63,28 @@ def learn(model: Clusterer, run: Path, spec: SourceSpec, data: LoadedData, *, wi
         progress.now("writing the report")
         report = _written_report(run) if with_report else None
     found = _console.describe(summary, str(run), report) | {"warnings": limits}
+    if isinstance(model, DPMixture):
+        found |= {"laps": len(model.history_), "seconds": round(seconds, 2)}
     if as_json:
         print(json.dumps(found))
     else:
         _console.show_summary(found)
+
+
+def fit_mixture(model: DPMixture, run: Path, data: LoadedData, on_start: Callable[[], None]) -> None:
+    """Fit a mixture in the folder of a run. It has no epochs, so a run that is resumed begins anew, with the same numbers."""
+    kind, folder = "DPMixture checkpoint", RunFolder(run)
+    params = {name: plain(value) for name, value in model.get_params(deep=False).items()}
+    identity = RunIdentity({"version": __version__, "model": "DPMixture", "params": params}, fingerprint(data.source))
+    with folder.locked():
+        if folder.checkpoint.exists():
+            folder.read_checkpoint(kind, identity)  # raises if it is of another run
+        else:
+            folder.start(identity.config)
+        on_start()
+        model.fit(data.source)
+        folder.write_checkpoint(Archive(kind, {"history": []}, {}), identity)  # says that the run got here, and with what
+        model.save(folder.model)
 
 
 def _written_report(run: Path) -> str:

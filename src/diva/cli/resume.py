@@ -15,6 +15,7 @@ from diva.cli._options import Json, Report
 from diva.cli._runs import is_abandoned, settle
 from diva.cli._sources import SOURCE_FILE, SourceSpec, open_spec, specify
 from diva.data.datasets.registry import is_name
+from diva.mixture import DPMixture
 from diva.runs.folder import CONFIG, MODEL, RunFolder
 from diva.runs.load import ESTIMATORS
 from diva.runs.snapshot import SNAPSHOT
@@ -56,7 +57,8 @@ def model_of(run: Path) -> Any:
     try:
         config = upgraded_run_config(json.loads((run / CONFIG).read_text()))
         params = {name: tuple(value) if isinstance(value, list) else value for name, value in config["params"].items()}
-        return ESTIMATORS[config["model"]](**params, run_dir=run, resume=True)
+        kind = ESTIMATORS[config["model"]]
+        return kind(**params) if kind is DPMixture else kind(**params, run_dir=run, resume=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{str(run / CONFIG)!r} is missing or damaged ({error}). Start the run again with `diva fit`."

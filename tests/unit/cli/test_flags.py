@@ -63,7 +63,7 @@ def test_flags_come_before_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("model", "given", "said"),
     [
-        ("diva", {"n_clusters": "3"}, "--n-clusters is no parameter of the model diva. Leave it out, or pass --model dec"),
+        ("diva", {"dropout": "0.3"}, "--dropout is no parameter of the model diva. Leave it out, or pass --model dec"),
         ("dec", {"n_laps": "3"}, "--n-laps is no parameter of the model dec. Leave it out, or pass --model diva."),
         ("dec", {"sharpening": "0"}, "--sharpening is called --self-training now."),
         ("diva", {"n_epochs": "0"}, "--n-epochs should be a whole number from 1"),
