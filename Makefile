@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell
 SSE  := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem
 
-.PHONY: screenshots demo test test-quality test-slow lint format bench docs clean
+.PHONY: screenshots demo test test-quality test-slow test-wheel wheel lint format bench docs clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -28,6 +28,12 @@ test-quality: $(READY)  ## the tests that judge a fit, under three instruction s
 
 test-slow: $(READY)  ## the recovery, memory and scale checks that take minutes
 	$(BIN)/python -m pytest -m slow
+
+wheel: $(READY)  ## dist/diva_clustering-*.whl
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+test-wheel: $(READY)  ## the wheel in an environment without the repository: fit, predict, report
+	$(BIN)/python -m pytest -m slow tests/e2e/test_wheel.py
 
 lint: $(READY)  ## style, types, import contract
 	$(BIN)/ruff check .
