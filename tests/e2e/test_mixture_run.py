@@ -1,6 +1,7 @@
 """The mixture on the command line: fit, report, predict, sample, stream and resume, as any other model."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -58,8 +59,6 @@ def test_predict_and_sample(finished, tmp_path):
 
 
 def test_a_stream_finds_what_is_new_once(finished, tmp_path):
-    import shutil
-
     shutil.copytree(finished, tmp_path / "run")
     np.save(tmp_path / "new.npy", np.concatenate([ROWS[:50], RNG.normal(12.0, 0.3, size=(100, 3))]))
     command = ("stream", tmp_path / "run", tmp_path / "new.npy", "--batch-size", 150, "--json")
@@ -75,8 +74,6 @@ def test_a_stream_finds_what_is_new_once(finished, tmp_path):
 
 
 def test_a_run_that_ended_early_is_resumed_to_the_same_numbers(finished, tmp_path):
-    import shutil
-
     shutil.copytree(finished, tmp_path / "run")
     for name in ("model.diva", "snapshot.safetensors", "results.json", "checkpoint.safetensors"):
         (tmp_path / "run" / name).unlink()
@@ -97,4 +94,11 @@ def test_wishes_and_flags(finished, tmp_path):
     result = run("fit", table, "--model", "mixtur", *common, tmp_path / "b")
     assert result.exit_code == 2
     assert "--model should be auto, diva, mixture" in result.output
+    np.save(tmp_path / "gaps.npy", np.where(ROWS > 4.5, np.nan, ROWS))
+    result = run("fit", tmp_path / "gaps.npy", "--model", "mixture", "--out", tmp_path / "b")
+    assert result.exit_code == 1
+    assert "contains NaN" in result.output
     assert not (tmp_path / "b").exists()
+    np.save(tmp_path / "few.npy", ROWS[:60])
+    result = run("fit", tmp_path / "few.npy", "--model", "mixture", "--n-clusters", 50, *common[2:], tmp_path / "b")
+    assert "n_clusters=50 is more than" in json.loads(result.stdout)["warnings"][0]

@@ -20,7 +20,7 @@ from rich.progress import (
 from rich.table import Table
 
 from diva.cli._terminal import errors, output
-from diva.exceptions import ComponentLimitWarning
+from diva.exceptions import ComponentLimitWarning, FewerClustersWarning
 from diva.models.base import Clusterer, describe_terms
 from diva.report.words import count, duration
 from diva.runs.summary import Summary
@@ -200,11 +200,11 @@ def say(text: str, style: str | None = None) -> None:
 
 @contextmanager
 def keeping_limits(kept: list[str]) -> Iterator[None]:
-    """Keep what is warned about the limit of components, each once, for the summary at the end; be silent about the rest."""
+    """Keep what is warned about limits and wishes, each once, for the summary at the end; be silent about the rest."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         yield
-    messages = (str(w.message) for w in warned if issubclass(w.category, ComponentLimitWarning))
+    messages = (str(w.message) for w in warned if issubclass(w.category, ComponentLimitWarning | FewerClustersWarning))
     kept[:] = dict.fromkeys([*kept, *messages])
 
 

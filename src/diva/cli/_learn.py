@@ -11,7 +11,7 @@ from typing import Any
 
 from diva.cli import _console
 from diva.cli._errors import saying, stopping_at_once
-from diva.cli._sources import SourceSpec
+from diva.cli._sources import SOURCE_FILE, SourceSpec
 from diva.data import LoadedData
 from diva.data.datasets.registry import AS_PUBLISHED
 from diva.mixture import DPMixture
@@ -19,7 +19,7 @@ from diva.models.config import PAPER_DATASETS
 from diva.parameters import plain
 from diva.report import write_report
 from diva.runs.archive import Archive
-from diva.runs.folder import CHECKPOINT, RunFolder, RunIdentity, fingerprint
+from diva.runs.folder import CHECKPOINT, CONFIG, RunFolder, RunIdentity, fingerprint
 from diva.runs.summarize import summarize
 from diva.version import __version__
 
@@ -82,7 +82,13 @@ def fit_mixture(model: DPMixture, run: Path, data: LoadedData, on_start: Callabl
         else:
             folder.start(identity.config)
         on_start()
-        model.fit(data.source)
+        try:
+            model.fit(data.source)
+        except (TypeError, ValueError):  # data that cannot be learnt from: nothing has begun
+            if not folder.checkpoint.exists():
+                for name in (CONFIG, SOURCE_FILE):
+                    (run / name).unlink(missing_ok=True)
+            raise
         folder.write_checkpoint(Archive(kind, {"history": []}, {}), identity)  # says that the run got here, and with what
         model.save(folder.model)
 
