@@ -405,6 +405,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         document = archive.document
         mixture = MixtureModel.from_archive(document, archive.tensors)
         model = cls(**document["params"])
+        if set(document["params"]) != set(model.get_params()):
+            raise ValueError("parameters are missing")
         model.validate_parameters()
         model.n_features_in_ = mixture.standardization.n_features
         model.preparation_ = None

@@ -132,7 +132,7 @@ class MixtureOptions:
         params["seed"] = params.pop("random_state")
         names = {field.name for field in fields(cls)}
         known = {name for group in MIXTURE_PARAMETERS for name in declared_in(group)}
-        if not names <= set(params) <= known:
+        if not names | {"warm_start", "verbose"} <= set(params) <= known:
             raise ValueError("parameters are missing, or of something else")
         options = cls(**{name: params[name] for name in names})
         options.check()
