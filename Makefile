@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell
 SSE  := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem
 
-.PHONY: screenshots demo test test-quality test-slow lint format fuzz kills audit sbom release-constraints bench docs clean
+.PHONY: screenshots demo test test-quality test-slow test-wheel wheel lint format fuzz kills audit sbom release-constraints bench docs clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -39,6 +39,12 @@ fuzz: $(READY)  ## odd arrays and damaged files for hours; goes on where it stop
 
 kills: $(READY)  ## a thousand kills of diva stream and diva fit, and a judge who does not know the code
 	$(BIN)/python -m tests.kills --kills 1000 --seed $(SEED)
+
+wheel: $(READY)  ## dist/diva_clustering-*.whl
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+test-wheel: $(READY)  ## the wheel in an environment without the repository: fit, predict, report
+	$(BIN)/python -m pytest -m slow tests/e2e/test_wheel.py
 
 lint: $(READY)  ## style, types, import contract
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from functools import partial
 from benchmarks import (
     bench_diva,
     bench_incremental,
+    bench_jobs,
     bench_mixture,
     bench_recovery,
     bench_report,
@@ -16,6 +17,7 @@ from benchmarks import (
     bench_stream,
     bench_training,
     bench_zoo,
+    headline,
     page,
     zoo_page,
 )
@@ -37,6 +39,8 @@ BENCHMARKS = {
     "page": page.main,
     **bench_zoo.BENCHMARKS,
     "zoo_page": zoo_page.main,
+    "jobs": bench_jobs.main,
+    "headline": headline.main,
 }
 
 

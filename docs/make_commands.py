@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from diva.cli import app
 from diva.cli._flags import ModelCommand
+from diva.cli.app import COMMANDS, load_command
 
 PAGE = Path(__file__).parent / "commands.md"
 HEAD = """# Commands
@@ -26,9 +24,10 @@ neither bars nor colours. Flags may be written with `-` or `_`: `--latent-dim` i
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
-    for name, command in commands(typer.main.get_command(app), "diva"):
-        command = command.showing("diva") if isinstance(command, ModelCommand) else command
-        parts += [f"## {name}\n", *described(name, command)]
+    for name in COMMANDS:
+        for full_name, command in commands(load_command(name), f"diva {name}"):
+            shown = command.showing("auto") if isinstance(command, ModelCommand) else command
+            parts += [f"## {full_name}\n", *described(full_name, shown)]
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -3,18 +3,32 @@
 import os
 import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def main() -> None:
-    """Entry point: put the commands together, which takes seconds, and run the one that was asked for."""
-    if waiting := signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not in the background of a shell
-        signal.signal(signal.SIGINT, _stop)  # modules being imported would answer with a stack trace
-    from diva.cli.app import put_together
+    """Entry point: put the commands together, and run the one that was asked for."""
+    with stopping_quietly():
+        from diva.cli.app import put_together
 
-    command = put_together()
-    if waiting:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        command = put_together()
     command(prog_name="diva")
+
+
+@contextmanager
+def stopping_quietly() -> Iterator[None]:
+    """While modules are imported, which takes seconds, Ctrl-C ends the process without their stack traces."""
+    waiting = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not in the background of a shell
+    waiting = waiting and threading.current_thread() is threading.main_thread()  # others may not
+    if waiting:
+        signal.signal(signal.SIGINT, _stop)
+    try:
+        yield
+    finally:
+        if waiting:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _stop(*_: object) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from diva.parameters import Holds
+
+if TYPE_CHECKING:  # parameters are declared without torch
+    import torch
 
 
 def resolve_device(name: Any) -> torch.device:
     """The device a name stands for; "auto" takes a GPU if there is one."""
+    import torch
+
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(name)
@@ -18,6 +21,8 @@ def resolve_device(name: Any) -> torch.device:
 
 def can_compute_on(name: Any) -> bool:
     """Whether numbers can be put on a device."""
+    import torch
+
     try:
         torch.zeros(1, dtype=torch.float64, device=resolve_device(name)).item()
     except (RuntimeError, TypeError, AssertionError):

@@ -63,3 +63,7 @@ class TrainingError(ArithmeticError):
 
 class RunBusyError(RuntimeError):
     """Another process works in the folder of a run."""
+
+
+class FewerClustersWarning(UserWarning):
+    """More clusters were wished for than there are components."""

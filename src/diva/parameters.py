@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 Group = TypeVar("Group")
 Estimator = TypeVar("Estimator", bound=type)
@@ -142,6 +141,8 @@ class Seed:
         return "a seed, a whole number from 0 to 4294967295, a RandomState or None"
 
     def accepts(self, value: Any) -> bool:  # noqa: D102
+        from sklearn.utils import check_random_state  # declarations are read without scikit-learn
+
         try:
             check_random_state(value)
         except ValueError:
@@ -173,6 +174,7 @@ class Parameter:
     help: str  # one or two sentences for users
     group: str = ""  # what the parameter is about, a heading of the command line
     public: bool = True  # whether it is in the signature; others are set by presets alone
+    otherwise: Any = None  # what a default of None stands for, if presets do not say something else
 
     @property
     def expected(self) -> str:
@@ -182,7 +184,10 @@ class Parameter:
     @property
     def metavar(self) -> str:
         """For the command line."""
-        return "|".join(dict.fromkeys(option.metavar for option in self.allowed if option.metavar))
+        words = dict.fromkeys(word for option in self.allowed for word in option.metavar.split("|") if word)
+        if words and self.default is None and self.otherwise is None:
+            words["none"] = None
+        return "|".join(words)
 
     def check(self, name: str, value: Any) -> None:
         """Raise ValueError, naming what was expected, unless a value makes sense."""
@@ -205,7 +210,8 @@ def parameter(default: Any, *allowed: Allowed, help: str, unset: Any = MISSING, 
     public : bool, default=True
     """
     shown = default if unset is MISSING else unset
-    return field(default=default, metadata={"parameter": Parameter(shown, allowed, " ".join(help.split()), public=public)})
+    declared = Parameter(shown, allowed, " ".join(help.split()), public=public, otherwise=default if shown is None else None)
+    return field(default=default, metadata={"parameter": declared})
 
 
 def declared_in(group: type) -> Mapping[str, Parameter]:

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from diva.cli import app
-from diva.cli.fit import SourceNote
+from diva.cli._learn import SourceNote
 from diva.exceptions import RunBusyError
 from diva.runs.folder import LOCK, RunFolder
 from diva.runs.load import load

@@ -1,12 +1,15 @@
 """What a stranger needs to install diva: pinned versions of the public index, and a wheel that anybody can build again."""
 
+import ast
 import importlib.util
 import json
 import os
 import re
 import shutil
+import sys
 import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -34,6 +37,24 @@ def test_every_dependency_is_pinned():
 
 def test_the_readme_names_the_pinned_torch():
     assert f"torch=={pins()['torch']} --index-url" in (ROOT / "README.md").read_text()
+
+
+def imported_at_once(path):
+    """Packages that a module imports when it is imported itself."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import):
+            yield from (name.name.partition(".")[0] for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module.partition(".")[0]
+
+
+def test_every_package_that_is_imported_is_a_dependency():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.match(r"[\w-]+", requirement)[0].lower() for requirement in project["dependencies"]}
+    found = {name for path in (ROOT / "src/diva").rglob("*.py") for name in imported_at_once(path)}
+    packages = metadata.packages_distributions()
+    others = found - set(sys.stdlib_module_names) - {"diva"}
+    assert {name for name in others if not {p.lower() for p in packages[name]} & declared} == set()
 
 
 # --- the wheel

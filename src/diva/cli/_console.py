@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
@@ -21,16 +20,15 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from diva.exceptions import ComponentLimitWarning, DataKindWarning, ScaleWarning
+from diva.cli._terminal import errors, output
+from diva.exceptions import ComponentLimitWarning, DataKindWarning, FewerClustersWarning, ScaleWarning
 from diva.models.base import Clusterer, describe_terms
 from diva.report.words import count, duration
 from diva.runs.summary import Summary
 from diva.training.state import EpochRecord
 
-output = Console(soft_wrap=False, highlight=False)
-errors = Console(stderr=True, highlight=False)
 BARS = "▁▂▃▄▅▆▇█"
-KEPT_WARNINGS = (ComponentLimitWarning, DataKindWarning, ScaleWarning)
+KEPT_WARNINGS = (ComponentLimitWarning, DataKindWarning, FewerClustersWarning, ScaleWarning)
 MOST_COLUMNS = 40  # of a table that are shown
 LONGEST = 30  # sparkline, so that a line fits in 80 columns
 
@@ -51,6 +49,10 @@ class _Progress:
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
+
+    def now(self, doing: str) -> None:
+        """Say what is being done, of which nobody knows how long it takes."""
+        self._progress.update(self._task, description=doing, total=None, said="")
 
 
 class EpochProgress(_Progress):
@@ -80,6 +82,8 @@ class EpochProgress(_Progress):
         if happened := ", ".join(count(n, name) for name, n in moves.items() if n):
             self._last_move = f"{happened} in epoch {self._epoch}"
         self._progress.update(self._task, said=f"{record.phase}  {describe_terms(record)}  {self._last_move}")
+        if self._epoch >= getattr(self._model.config_, "n_epochs", 1):
+            self.now("fitting the final mixture")
 
 
 class BatchProgress(_Progress):
@@ -206,7 +210,8 @@ def show_summary(said: dict[str, Any]) -> None:
         say("One cluster           No evidence for more was found.", "yellow")
     if said.get("codes") == "features":
         say("Codes                 the features as they are: neighbours agree more on their clusters")
-    say(f"Learnt for            {duration(said['seconds'])}, {said['epochs']} epochs")
+    rounds = count(said["laps"], "lap") if "laps" in said else f"{said['epochs']} epochs"
+    say(f"Learnt for            {duration(said['seconds'])}, {rounds}")
     for warning in said.get("warnings", ()):
         say(f"Note                  {warning}", "yellow")
     say(f"Run                   {said['run']}")
@@ -221,7 +226,7 @@ def say(text: str, style: str | None = None) -> None:
 
 @contextmanager
 def keeping_limits(kept: list[str]) -> Iterator[None]:
-    """Keep what is warned about components and scales, each once, for the summary at the end; be silent about the rest."""
+    """Keep what is warned about limits, wishes and scales, each once, for the summary at the end; be silent about the rest."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         yield

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import typer
 from rich.markup import escape
 
-from diva.cli._console import errors
+from diva.cli._terminal import errors
 from diva.exceptions import UnknownDatasetError
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130

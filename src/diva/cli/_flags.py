@@ -6,69 +6,161 @@ import copy
 import difflib
 import inspect
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Self, get_type_hints
+from typing import Annotated, Any, Self
 
 import typer
 from typer.core import TyperCommand
 
-from diva.cli._errors import UsageError
+from diva.cli._errors import UsageError, for_people
 from diva.cli._options import either
-from diva.models.base import Clusterer
-from diva.parameters import Parameter, Sizes
+from diva.parameters import Parameter, Sizes, declared_in
 from diva.runs.load import MODELS
 
-SET_BY_COMMAND = ("run_dir", "resume", "verbose")
+SET_BY_COMMAND = ("run_dir", "resume", "verbose", "reject")  # who is novel is said beside the cluster
 RENAMED = {"sharpening": "self_training"}
 SEED = {"random_state": 0}  # a command gives the same numbers when it is given again
 
 
+# where the parameters of these are declared, so that help needs no torch; those of others are with their classes
+DECLARED = {"diva": "diva.models.config.DIVA_PARAMETERS", "mixture": "diva.mixture.options.MIXTURE_PARAMETERS"}
+AUTO = "auto"
+
+COMMON = (
+    "n_clusters",
+    "max_clusters",
+    "min_cluster_size",
+    "resolution",
+    "augmentation",
+    "n_epochs",
+    "pca",
+    "tfidf",
+    "preset",
+    "device",
+    "random_state",
+)
+COMMON_PANEL = "Parameters that are changed most"
+
+
+def model_names() -> tuple[str, ...]:
+    """What ``--model`` takes."""
+    return (AUTO, *MODELS)
+
+
+def kind_of(model: str) -> str:
+    """The model that a name on the command line stands for: auto is DIVA, which of rows keeps what the evidence is for."""
+    return "diva" if model == AUTO else model
+
+
 def parameters_of(model: str) -> dict[str, Parameter]:
     """Parameters of a model that can be given as text: those that have a metavar."""
-    declared = MODELS[model].declared_parameters
+    model = kind_of(model)
+    if model in DECLARED:
+        module, _, name = DECLARED[model].rpartition(".")
+        groups = getattr(import_module(module), name)
+        declared = {name: p for group in groups for name, p in declared_in(group).items() if p.public}
+    else:
+        declared = MODELS[model].declared_parameters
     return {name: p for name, p in declared.items() if p.metavar and name not in SET_BY_COMMAND}
 
 
-def with_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that takes ``**given`` an option for each parameter of any model in its place."""
-    hints = get_type_hints(command, include_extras=True)
-    signature = inspect.signature(command)
-    own = [p.replace(annotation=hints[p.name]) for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    names = dict.fromkeys(name for model in MODELS for name in parameters_of(model))
-    options = {name: typer.Option(_flag(name)) for name in names}
-    options |= {name: typer.Option(_flag(name), hidden=True) for name in RENAMED}
-    flags = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option])
-        for name, option in options.items()
-    ]
-    command.__signature__ = signature.replace(parameters=own + flags)  # type: ignore[attr-defined]  # what typer reads
-    command.__annotations__ = {p.name: p.annotation for p in own + flags}
-    return command
+def options_of(model: str) -> list[Any]:
+    """The parameters of a model as options, those that are changed most first."""
+    known = parameters_of(model)
+    first = [name for name in COMMON if name in known]
+    order = [*first, *(name for name in known if name not in first), *(old for old in RENAMED if old not in known)]
+    made = _text_options(order)
+    for name, parameter in known.items():
+        option = made[name]
+        option.help, option.metavar = parameter.help, parameter.metavar
+        option.rich_help_panel = COMMON_PANEL if name in first else parameter.group
+        option.show_default = _default_as_text(kind_of(model), name, parameter)
+    return [made[name] for name in order]
+
+
+def _text_options(names: Iterable[str]) -> dict[str, Any]:
+    """An option for a text for each name, as typer makes them; those of old names are not shown."""
+
+    def takes_them(**_: str | None) -> None:
+        """Only its signature is of use."""
+
+    flags = []
+    for name in names:
+        option = typer.Option(_flag(name), hidden=name in RENAMED)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        flags.append(inspect.Parameter(name, kind, default=None, annotation=Annotated[str | None, option]))
+    takes_them.__signature__ = inspect.Signature(flags)  # type: ignore[attr-defined]
+    takes_them.__annotations__ = {flag.name: flag.annotation for flag in flags}
+    app = typer.Typer(add_completion=False)
+    app.command()(takes_them)
+    return {str(option.name): option for option in typer.main.get_command(app).params}
+
+
+def _default_as_text(model: str, name: str, parameter: Parameter) -> str | bool:
+    """What a flag that is not given stands for; False where that is nothing that could be given."""
+    default = SEED.get(name, parameter.default)
+    if default is not None:
+        return _as_text(default)
+    if parameter.otherwise is None:
+        return False
+    from diva.models.config import PRESETS
+
+    of_rows = PRESETS["features"].get(name, parameter.otherwise) if model == "diva" else parameter.otherwise
+    shown = _as_text(parameter.otherwise)
+    return shown if of_rows == parameter.otherwise else f"{shown}, of rows {_as_text(of_rows)}"
 
 
 class ModelCommand(TyperCommand):
-    """A command with flags; its help shows those of the model that is asked for, which comes before ``--help``."""
+    """A command with the flags of a model: of the one that ``--model`` names."""
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Help for the model of this call."""
-        model = ctx.params.get("model")
-        TyperCommand.format_help(self.showing(model if model in MODELS else next(iter(MODELS))), ctx, formatter)
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse with the flags of that model; one of another is said to be so."""
+        ctx.meta[ModelCommand] = _model_in(args)
+        try:
+            return TyperCommand.parse_args(self, ctx, args)
+        except Exception as error:
+            name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")  # of click's NoSuchOption
+            others = [] if not name or ctx.resilient_parsing else [m for m in MODELS if name in parameters_of(m)]
+            if not others:
+                raise
+            with for_people():
+                raise UsageError(_foreign_flag(name, ctx.meta[ModelCommand])) from error
+            raise AssertionError from error  # for_people has left
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command, which finds the flags in its context; typer knows only parameters of the function."""
+        flags = {option.name for option in options_of(ctx.meta[ModelCommand])}
+        ctx.meta["flags"] = {name: ctx.params.pop(name) for name in list(ctx.params) if name in flags}
+        return TyperCommand.invoke(self, ctx)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Options of the command, and flags of the model."""
+        return _ordered(TyperCommand.get_params(self, ctx), ctx.meta.get(ModelCommand, AUTO))
 
     def showing(self, model: str) -> Self:
-        """The command with the flags of one model alone, with their texts and defaults."""
-        known = parameters_of(model)
-        flags = {name for other in MODELS for name in parameters_of(other)}
+        """The command with the flags of one model, for those who look at its parameters."""
         shown = copy.copy(self)
-        shown.params = [option for option in self.params if option.name not in flags]
-        by_name = {option.name: option for option in self.params}
-        for name, parameter in known.items():
-            option: Any = copy.copy(by_name[name])
-            default = SEED.get(name, parameter.default)
-            option.help, option.metavar, option.rich_help_panel = parameter.help, parameter.metavar, parameter.group
-            option.show_default = False if default is None else _as_text(default)
-            shown.params.append(option)
+        shown.params = _ordered(self.params, model)
         return shown
+
+
+def _ordered(own: list[Any], model: str) -> list[Any]:
+    """Options of a command, flags that are changed most, options that have a heading, other flags."""
+    flags = options_of(model)
+    plain = [option for option in own if getattr(option, "rich_help_panel", None) is None]
+    common = [option for option in flags if option.rich_help_panel == COMMON_PANEL]
+    return [*plain, *common, *(o for o in own if o not in plain), *(o for o in flags if o not in common)]
+
+
+def _model_in(args: Sequence[str]) -> str:
+    """The model that arguments ask for; what they do not know is said later."""
+    for flag, value in zip(args, [*args[1:], ""], strict=False):
+        name, has_value, text = flag.partition("=")
+        if name == "--model":
+            return text if has_value and text in model_names() else value if value in model_names() else AUTO
+    return AUTO
 
 
 def _flag(name: str) -> str:
@@ -111,10 +203,10 @@ def _number(text: str) -> Any:
     return text
 
 
-def make_model(model: str, params: Mapping[str, Any]) -> Clusterer:
+def make_model(model: str, params: Mapping[str, Any]) -> Any:
     """A model of a name with parameters; raises UsageError, naming the flag, if one of them makes no sense."""
     try:
-        made = MODELS[model](**params)
+        made = MODELS[kind_of(model)](**params)
         made.validate_parameters()
     except (TypeError, ValueError) as error:
         message = str(error)
@@ -131,7 +223,7 @@ def suitable(model: str, params: Mapping[str, Any]) -> dict[str, Any]:
 def given_params(model: str, given: Mapping[str, str | None], config: Path | None) -> dict[str, Any]:
     """Parameters of a model as given, flags before the TOML file; raises UsageError if it has none such, or one is nonsense."""
     known = parameters_of(model)
-    params = {} if config is None else _read_toml(config, model)
+    params = {} if config is None else _read_toml(config, kind_of(model))
     for name, text in given.items():
         if text is not None:
             if name not in known:
@@ -145,7 +237,7 @@ def _foreign_flag(name: str, model: str) -> str:
     if name in RENAMED:
         return f"{_flag(name)} is called {_flag(RENAMED[name])} now."
     others = either([other for other in MODELS if name in parameters_of(other)])
-    return f"{_flag(name)} is no parameter of the model {model}. Leave it out, or pass --model {others}."
+    return f"{_flag(name)} is no parameter of the model {kind_of(model)}. Leave it out, or pass --model {others}."
 
 
 def _read_toml(path: Path, model: str) -> dict[str, Any]:

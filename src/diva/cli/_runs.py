@@ -8,13 +8,12 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from diva.cli._errors import UsageError
 from diva.cli._sources import SOURCE_FILE, SourceSpec
 from diva.data.formats.paths import is_table
 from diva.exceptions import ModelFileError, RunBusyError
-from diva.models.base import Clusterer
 from diva.report.page import REPORT
 from diva.report.projection import PROJECTION
 from diva.runs.folder import CHECKPOINT, CONFIG, HISTORY, MODEL, RunFolder
@@ -115,15 +114,15 @@ def settle(run: Path) -> None:
     shutil.rmtree(aside)
 
 
-def open_model(run: Path) -> Clusterer:
+def open_model(run: Path) -> Any:
     """Fitted model of a run, as its stream has left it if it has one; or of a model file. Raises UsageError without one."""
     if run.is_file():
-        return _load(run)
+        return load(run)
     check_finished(run)
     while True:
         path = newest_model(run)
         try:
-            return _load(path)
+            return load(path)
         except FileNotFoundError:
             if newest_model(run) == path:  # otherwise a stream has just replaced it by the next
                 raise
@@ -169,10 +168,3 @@ def recorded_image_size(run: Path, source: str) -> tuple[int, int] | None:
     if not Path(source).is_dir() or is_table(source) or not (run / SOURCE_FILE).exists():
         return None
     return SourceSpec.read(run).image_size
-
-
-def _load(path: Path) -> Clusterer:
-    model = load(path)
-    if not isinstance(model, Clusterer):
-        raise UsageError(f"{str(path)!r} holds a {type(model).__name__}; this command is for models of `diva fit`.")
-    return model

@@ -1,27 +1,55 @@
-"""The commands, put together."""
+"""The commands, put together; the module of each is imported when it is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from diva.cli._flags import ModelCommand
-from diva.cli.data import data_app
-from diva.cli.fit import fit
-from diva.cli.predict import predict
-from diva.cli.report import report
-from diva.cli.resume import resume
-from diva.cli.sample import sample
-from diva.cli.stream import stream
+from diva.__main__ import stopping_quietly
 from diva.version import __version__
+
+# Name and first line of each, which help and completion need; all else is in the module of the name.
+COMMANDS = {
+    "fit": "Find clusters in SOURCE; nobody needs to know how many there are.",
+    "resume": "Go on with a run that was interrupted; it ends with the numbers of an undisturbed one.",
+    "stream": "Go on with the model of a run as samples arrive.",
+    "predict": "Write cluster, component, probability and novelty of every sample.",
+    "sample": "Draw new samples from the model: a picture of many for images, an array for rows.",
+    "report": "Write what was found as one HTML file that needs no network.",
+    "data": "Data sets by name: list, get and check them.",
+}
+
+
+def load_command(name: str) -> Any:
+    """The command of a name, its module imported."""
+    with stopping_quietly():
+        module = import_module(f"diva.cli.{name}")
+        command = getattr(module, f"{name}_app", None) or getattr(module, name)
+        if not isinstance(command, typer.Typer):
+            alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+            alone.command(name, cls=getattr(module, "COMMAND_CLASS", None))(command)
+            command = alone
+        return typer.main.get_command(command)
+
+
+class LazyGroup(TyperGroup):
+    """Commands that are imported when they are run: `diva --help` needs neither torch nor scikit-learn."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """The command that arguments begin with."""
+        name, outline, rest = super().resolve_command(ctx, args)
+        return name, None if outline is None else load_command(str(name)), rest
+
 
 app = typer.Typer(
     name="diva",
+    cls=LazyGroup,
     help="Find groups in data when nobody knows how many there are.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={
@@ -51,10 +79,12 @@ def start(
     """
 
 
-app.command(cls=ModelCommand)(fit)
-for command in (resume, stream, predict, sample, report):
-    app.command()(command)
-app.add_typer(data_app, name="data")
+def _outline() -> None:
+    """Stands for a command until it is loaded."""
+
+
+for _name, _help in COMMANDS.items():
+    app.command(_name, help=_help)(_outline)
 
 
 def put_together() -> Callable[..., Any]:

@@ -20,7 +20,6 @@ from diva.cli._tables import TableWriter
 from diva.data import LoadedData, PartOfSource, TableSchema
 from diva.data.formats.paths import is_table
 from diva.metrics import Agreement
-from diva.models.base import Clusterer
 
 PREDICTED_AT_ONCE = 4096
 STANDARD_OUTPUT = "-"
@@ -86,7 +85,7 @@ def _as_in_run(spec: SourceSpec, run: Path, schema: TableSchema | None) -> Sourc
     return spec
 
 
-def _write_predictions(model: Clusterer, data: LoadedData, out: Path) -> dict[str, Any]:
+def _write_predictions(model: Any, data: LoadedData, out: Path) -> dict[str, Any]:
     """Write a row for each sample, some of them at a time; returns what they come to."""
     has_mixture = hasattr(model, "mixture_")
     clusters, n_novel = [], 0

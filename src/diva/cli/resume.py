@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from diva.cli._errors import UsageError, for_people
+from diva.cli._learn import learn
 from diva.cli._options import Json, Report
 from diva.cli._runs import is_abandoned, settle
 from diva.cli._sources import SOURCE_FILE, SourceSpec, open_spec, specify
-from diva.cli.fit import learn
 from diva.data.datasets.registry import is_name
-from diva.models.base import Clusterer
+from diva.mixture import DPMixture
 from diva.runs.folder import CONFIG, MODEL, RunFolder
-from diva.runs.load import MODELS
+from diva.runs.load import ESTIMATORS
 from diva.runs.snapshot import SNAPSHOT
 from diva.runs.upgrade import upgraded_run_config
 
@@ -52,13 +52,13 @@ def resume(
             learn(model_of(run), run, spec, open_spec(spec), with_report=report, as_json=as_json)
 
 
-def model_of(run: Path) -> Clusterer:
+def model_of(run: Path) -> Any:
     """The model that a run was started with, to go on from its checkpoint; raises UsageError if the folder does not say it."""
-    kinds = {kind.__name__: kind for kind in MODELS.values()}
     try:
         config = upgraded_run_config(json.loads((run / CONFIG).read_text()))
         params = {name: tuple(value) if isinstance(value, list) else value for name, value in config["params"].items()}
-        return kinds[config["model"]](**params, run_dir=run, resume=True)
+        kind = ESTIMATORS[config["model"]]
+        return kind(**params) if kind is DPMixture else kind(**params, run_dir=run, resume=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
             f"{str(run / CONFIG)!r} is missing or damaged ({error}). Start the run again with `diva fit`."

@@ -13,14 +13,13 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from diva.assignment import Assignment
 from diva.cli import _console
 from diva.cli._errors import UsageError, for_people, stopping_at_once
 from diva.cli._options import Columns, ImageSize, Json, Key, columns_of, image_size_of, one_of
 from diva.cli._runs import check_finished, open_model, recorded_image_size, recorded_names
 from diva.data import FileStream, Following, LineStream, Offset, ReadOptions, StreamBatch
 from diva.data.scaling import allowed_shapes
-from diva.models.base import Assignment, Clusterer
-from diva.models.incremental import IncrementalMixin
 from diva.runs.folder import RunFolder
 from diva.runs.stream_log import EVENTS, PREDICTING, STREAM, Commit, StreamLog, read_commit
 
@@ -91,7 +90,7 @@ def stream(
             schema = work.model.pipeline_.schema
             options = ReadOptions(taken, image_size=size, key=key, schema=schema)
             with StreamLog(folder, commit) as log:
-                shapes = allowed_shapes(work.model.pipeline_.item_shape, work.model.pipeline_.scaling)
+                shapes = shapes_for(work.model)
                 common: dict[str, Any] = {"batch_size": batch_size, "shapes": shapes, "offset": commit.offset}
                 if path == STANDARD_INPUT:
                     _go_on(
@@ -168,8 +167,8 @@ class Work:
     Raises UsageError if a model should learn that cannot go on.
     """
 
-    def __init__(self, model: Clusterer, *, learns: bool, checkpoint_every: int) -> None:
-        learner = model if isinstance(model, IncrementalMixin) else None
+    def __init__(self, model: Any, *, learns: bool, checkpoint_every: int) -> None:
+        learner = model if hasattr(model, "partial_fit_assign") else None
         if learns and learner is None:
             name = type(model).__name__
             raise UsageError(f"A model of {name} cannot go on with new samples. Pass --predict-only to leave it as it is.")
@@ -212,18 +211,36 @@ class Work:
     def _learn(self, samples: NDArray[Any], where: dict[str, int]) -> tuple[Assignment, list[dict[str, Any]]]:
         learner = self._learner
         assert learner is not None
+        n_moves = len(learner.lineage_)
         with _console.keeping_limits(self.warnings):
             found = learner.partial_fit_assign(samples)
-        record = learner.batches_[-1]
-        events: list[dict[str, Any]] = [{"event": "batch"} | where | {name: getattr(record, name) for name in OF_A_BATCH}]
+        events: list[dict[str, Any]] = [{"event": "batch"} | where | what_happened(learner, found, n_moves)]
+        number = learner.batches_[-1].batch if hasattr(learner, "batches_") else learner.mixture_.naming.batch
         for change in learner.cluster_lineage_:
-            if change.batch == record.batch:
+            if change.batch == number:
                 about = {name: getattr(change, name) for name in ("parents", "children", "masses")}
                 events.append({"event": change.event, "batch": where["batch"]} | about)
         return found, events
 
 
-def sizes_of(model: Clusterer) -> dict[str, int]:
+def shapes_for(model: Any) -> list[tuple[int, ...]]:
+    """Shapes that samples may have."""
+    if not hasattr(model, "pipeline_"):  # a mixture alone
+        return [(model.n_features_in_,)]
+    return allowed_shapes(model.pipeline_.item_shape, model.pipeline_.scaling)
+
+
+def what_happened(model: Any, found: Assignment, n_moves: int) -> dict[str, Any]:
+    """What a batch did to a model whose lineage was so long before."""
+    if hasattr(model, "batches_"):
+        return {name: getattr(model.batches_[-1], name) for name in OF_A_BATCH}
+    moves = [record.move for record in model.lineage_[n_moves:]]
+    counts = {"births": moves.count("birth"), "merges": moves.count("merge"), "deletes": moves.count("delete")}
+    facts = {"n_samples": len(found.novel), "novel_share": float(found.novel.mean()), "learnt": False}
+    return facts | counts | sizes_of(model)
+
+
+def sizes_of(model: Any) -> dict[str, int]:
     """How many components, if it has any, and clusters a model has."""
     components = {"n_components": model.n_components_} if hasattr(model, "n_components_") else {}
     return components | {"n_clusters": model.n_clusters_}

@@ -11,9 +11,9 @@ from diva.data.formats.paths import ReadOptions, open_path, open_with
 from diva.data.pipeline import InputPipeline
 from diva.data.scaling import Samples, Scaling
 from diva.data.schedules import ClassSchedule, FeatureDrift, Imbalance, MixtureDrift, Stage
-from diva.data.sources import ArraySource, DatasetSource, JoinedSource, LoadedData, PartOfSource, Source
+from diva.data.sources import ArraySource, DatasetSource, JoinedSource, LoadedData, PartOfSource, Source, SourceBatches
 from diva.data.streams import FileStream, Following, LineStream, Offset, Part, StreamBatch
-from diva.data.validate import ColumnParameters, open_columns
+from diva.data.validate import open_columns
 from diva.data.windows import WindowSource, cut_windows
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     "ArraySource",
     "ClassSchedule",
     "ColumnOptions",
-    "ColumnParameters",
     "DataFile",
     "DatasetInfo",
     "DatasetSource",
@@ -46,6 +45,7 @@ __all__ = [
     "Samples",
     "Scaling",
     "Source",
+    "SourceBatches",
     "SparseSource",
     "Stage",
     "StreamBatch",

@@ -6,7 +6,7 @@ Rows can be prepared before they are scaled: counts of words become tf-idf, many
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from diva.data.batches import Rows
 from diva.data.columns import TableSchema, schema_of
 from diva.data.scaling import Samples, Scaling, check_range, check_shape, is_series, scaling_for, series_scaling
 from diva.data.sources import Check, Source, name_of, parts_of
@@ -239,16 +240,22 @@ def _principal_axes(source: Source, before: Preparation, n_axes: int, *checks: C
         raise ValueError(
             f"pca={n_axes} is more than {len(source):,} samples of {n_features:,} features have axes. Choose a smaller number."
         )
+    return axes_of((Rows(before.apply(part)) for part in parts_of(source, *checks)), n_features, n_axes)
+
+
+def axes_of(parts: Iterable[Rows], n_features: int, n_axes: int) -> tuple[Tensor, Tensor]:
+    """Mean (d,) and the first principal axes (n_axes, d) of rows; raises ValueError if they are too wide."""
     if n_features > WIDEST_PCA:
         raise ValueError(f"pca takes at most {WIDEST_PCA:,} features, got {n_features:,}. Select or reduce them first.")
-    n, first, total, products = 0, np.zeros(n_features), np.zeros(n_features), np.zeros((n_features, n_features))
-    for part in parts_of(source, *checks):
-        values = before.apply(part).astype(np.float64)
+    n, first, total, products = 0.0, np.zeros(n_features), np.zeros(n_features), np.zeros((n_features, n_features))
+    for part in parts:
+        values = part.values.astype(np.float64)
         first = first if n else values[0].copy()
         deviation = values - first  # near 0, so that products do not cancel
-        total += deviation.sum(axis=0)
-        products += deviation.T @ deviation
-        n += len(part)
+        weighted = deviation if part.weights is None else deviation * part.weights[:, None]
+        total += weighted.sum(axis=0)
+        products += weighted.T @ deviation
+        n += len(part) if part.weights is None else float(part.weights.sum())
     mean = total / n
     _, vectors = np.linalg.eigh(products / n - np.outer(mean, mean))
     axes = vectors[:, ::-1][:, :n_axes].T

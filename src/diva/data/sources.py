@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from diva.data.batches import to_numpy
+from diva.data.batches import Rows, to_numpy
 
 Check = Callable[[NDArray[Any]], None]  # raises an error if it is shown samples that cannot be used
 NUMBERS_AT_ONCE = 1 << 22  # that are read of a source on a pass over it
@@ -205,6 +206,21 @@ def parts_of(source: Source, *checks: Check) -> Iterator[NDArray[Any]]:
         for check in checks:
             check(part)
         yield part
+
+
+class SourceBatches:
+    """Samples of a source as rows, in fixed batches; images are laid out flat."""
+
+    def __init__(self, source: Source, batch_size: int | None = None) -> None:
+        self._source = source
+        width = max(1, math.prod(source.item_shape))
+        self._batch_size = batch_size or max(1, NUMBERS_AT_ONCE // width)
+
+    def __iter__(self) -> Iterator[Rows]:
+        for start in range(0, len(self._source), self._batch_size):
+            part = self._source.take(np.arange(start, min(start + self._batch_size, len(self._source))))
+            values = part.reshape(len(part), -1)
+            yield Rows(values if values.dtype in (np.float32, np.float64) else values.astype(np.float64), first=start)
 
 
 def measure_range(source: Source, *checks: Check) -> tuple[float, float]:

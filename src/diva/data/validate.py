@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,14 +12,13 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from diva.data.batches import to_numpy
-from diva.data.columns import ColumnOptions, Missing, TableSchema
+from diva.data.columns import ColumnOptions, TableSchema
 from diva.data.datasets.load import load_dataset
 from diva.data.datasets.registry import is_name
 from diva.data.formats.objects import check_frame, is_documents, source_from_object
 from diva.data.formats.paths import ReadOptions, open_path, open_with
 from diva.data.sources import ArraySource, DatasetSource, Source, name_of
 from diva.data.typed import as_table, read_typed
-from diva.parameters import Holds, parameter
 
 DTYPES = [np.float64, np.float32, np.uint8]  # others are converted to the first
 HIGHEST = 1e30  # beyond, squares overflow in float32
@@ -67,38 +65,6 @@ def open_columns(X: Any, options: ColumnOptions | None = None, schema: TableSche
     if is_documents(X):
         options = ColumnOptions(text=table.schema.names)
     return read_typed(table, options, schema).source
-
-
-@dataclass(frozen=True)
-class ColumnParameters:
-    """Columns of a table."""
-
-    columns: Any = parameter(
-        None,
-        Holds(lambda value: isinstance(value, str) and value == "auto", '"auto"'),
-        Holds(
-            lambda value: isinstance(value, tuple | list) and bool(value) and all(isinstance(name, str) for name in value),
-            "a list of names",
-        ),
-        help="""Of a table, as a frame or a file, and of a list of text: "auto" uses each column as what it holds (numbers,
-        categories, text; ids and dates are not learnt from) and puts all on one scale; a list of names does so with these
-        alone. By default columns should be numbers, and are taken as they are.""",
-    )
-    missing: Missing | None = parameter(
-        None,
-        Holds(lambda value: value in get_args(Missing), 'one of "impute", "drop", "error"'),
-        help="""What happens to rows with gaps where columns are given: impute fills a gap with what says nothing, the mean of
-        its column; drop leaves them out of the fit; error refuses them. By default impute.""",
-    )
-
-    def open_table(self, X: Any) -> Any:
-        """What to fit: rows of a table as numbers if columns are given, else X as it is; raises DataError."""
-        if self.columns is None:
-            if self.missing is not None:
-                raise ValueError(f"missing={self.missing!r} is about columns of a table: set columns='auto' as well.")
-            return X
-        names = None if isinstance(self.columns, str) else tuple(self.columns)
-        return open_columns(X, ColumnOptions(names, missing=self.missing or "impute"))
 
 
 class FiniteCheck:

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -17,12 +17,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from diva.assignment import Assignment
 from diva.data import (
     ArrayBatches,
-    ColumnParameters,
     ReiterableBatches,
     Rows,
     Source,
+    SourceBatches,
     TableSchema,
     is_batch_source,
     open_columns,
@@ -30,33 +31,32 @@ from diva.data import (
 )
 from diva.data.columns import schema_of
 from diva.data.formats.objects import check_frame
-from diva.data.validate import FiniteCheck
+from diva.data.pipeline import Preparation, axes_of
+from diva.data.sources import ArraySource
+from diva.data.validate import FiniteCheck, open_samples
 from diva.exceptions import DataChangedError, InterruptedFitWarning
 from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
-from diva.mixture.model import Level, MixtureModel, check_component_labels, normalized
+from diva.mixture.model import NO_TREE, Level, MixtureModel, check_component_labels, normalized
 from diva.mixture.moves import MoveRecord
-from diva.mixture.options import MixtureOptions, make_generator
+from diva.mixture.options import (
+    MIXTURE_PARAMETERS,
+    ColumnParameters,
+    FitParameters,
+    MixtureOptions,
+    RowParameters,
+    Wishes,
+    make_generator,
+)
 from diva.mixture.search import first_component, fit_first
 from diva.mixture.standardize import Measurement, measure
-from diva.parameters import Flag, Seed, check_parameters, declared_in, parameter, plain, takes, values_of
+from diva.parameters import check_parameters, declared_in, plain, takes, values_of
 from diva.partition.hierarchy import Hierarchy, group, group_as
 from diva.partition.walk import Walk
-from diva.runs.archive import Archive, write_archive
+from diva.runs.archive import Archive, parts_with, write_archive
 
 
-@dataclass(frozen=True)
-class FitParameters:
-    """Fitting."""
-
-    warm_start: bool = parameter(False, Flag(), help="Whether fit starts from the components of the fit before.")
-    random_state: Any = parameter(
-        None, Seed(), help="Same seed, data, machine and number of threads: same numbers, bit for bit."
-    )
-    verbose: bool = parameter(False, Flag(), help="Print a line for every lap.")
-
-
-@takes(MixtureOptions, ColumnParameters, FitParameters)
+@takes(*MIXTURE_PARAMETERS)
 class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Dirichlet process mixture of Gaussians that finds the number of components by itself.
 
@@ -66,13 +66,14 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     labels_ : ndarray of shape (n_samples,)
-        Cluster of each sample of the last fit, by its permanent id.
+        Cluster of each sample of the last fit, by its permanent id; with ``reject``, -1 for outliers.
     component_labels_ : ndarray of shape (n_samples,)
         Component of each sample, a position in ``means_``.
     n_components_, n_clusters_ : int
     weights_ : ndarray of shape (n_components,)
     means_ : ndarray of shape (n_components, n_features)
     covariances_ : ndarray of shape (n_components, n_features) or (n_components, n_features, n_features)
+        With ``pca``, of the principal components.
     component_ids_ : ndarray of shape (n_components,)
         Permanent names: positions may change as data arrive, these do not.
     cluster_ids_ : ndarray of shape (n_clusters,)
@@ -115,6 +116,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     covariance_type: str
     random_state: Any
     mixture_: MixtureModel
+    preparation_: Preparation | None
     hierarchy_: Hierarchy | None
     schema_: TableSchema | None = None
 
@@ -127,6 +129,14 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """What a fit needs to know."""
         return values_of(self, MixtureOptions)
 
+    def validate_parameters(self) -> None:
+        """Raise ValueError, naming what was expected, at the first parameter that makes no sense."""
+        check_parameters(self)
+        wishes = values_of(self, Wishes)
+        wishes.check()
+        if wishes.any() and self.options.grouping is None:
+            raise ValueError(NO_TREE)
+
     # --- fitting
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: ARG002  # scikit-learn's signature
@@ -134,13 +144,15 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), memmap, or re-iterable of such batches
-            Batches must come in the same order each time they are iterated.
+        X : array-like of shape (n_samples, n_features), memmap, path, or re-iterable of such batches
+            Batches must come in the same order each time they are iterated. A path is that of a .npy, .npz, .csv or .parquet
+            file.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
             Only with an array.
         """
-        check_parameters(self)
+        self.validate_parameters()
+        as_before = dict(vars(self))
         warm = values_of(self, FitParameters).warm_start and hasattr(self, "mixture_")
         source = self._source(X, sample_weight, reset=not warm)
         rng = make_generator(self.random_state)
@@ -149,7 +161,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             before = self._checked_start(measured)
             start = replace(before, state=before.state.forgetting_data(), history=(), lineage=())
             return self._fit_from(start, source, measured, rng, named_after=before)
-        return self._fit_from(None, source, measured, rng)
+        return self._fit_from(None, source, measured, rng, as_before=as_before)
 
     def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Go on with new data; the first call is a fit.
@@ -160,7 +172,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         if not hasattr(self, "mixture_"):
             return self.fit(X, y, sample_weight)
-        check_parameters(self)
+        self.validate_parameters()
         source = self._source(X, sample_weight, reset=False)
         measured = measure(source)
         before = self._checked_start(measured)  # the prior and its standardization stay
@@ -190,6 +202,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         rng = make_generator(self.random_state)
+        self.preparation_ = self._fit_preparation(ArrayBatches(X, weights, self.options.batch_size))
+        X = X if self.preparation_ is None else self.preparation_.apply(X)
         measured = measure(ArrayBatches(X, weights, self.options.batch_size))
         base = first_component(measured, self.options).with_next_id(0)  # only its prior is used
         with _explaining_singular():
@@ -224,20 +238,22 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         measured: Measurement,
         rng: np.random.Generator,
         named_after: MixtureModel | None = None,
+        as_before: dict[str, Any] | None = None,
     ) -> Self:
-        """Run laps from a start, or from the best of several."""
+        """Run laps from a start, or from the best of several; after an early interrupt, attributes are as before."""
         on_lap = _print_lap if values_of(self, FitParameters).verbose else None
         try:
             with _explaining_singular():
                 if start is not None:
                     fitted = fit_from(start, source, measured.n_rows, rng, on_lap=on_lap)
-                elif (n_features := len(measured.lowest)) == self.n_features_in_:
+                elif (n_features := len(measured.lowest)) == self._n_prepared:
                     fitted = fit_first(source, measured, self.options, rng, on_lap)
                 else:
-                    raise DataChangedError(f"The source had {self.n_features_in_} features at first and has {n_features} now.")
+                    raise DataChangedError(f"The source had {self._n_prepared} features at first and has {n_features} now.")
         except KeyboardInterrupt:
             if not hasattr(self, "mixture_"):
                 raise
+            self.__dict__.update(as_before or {})
             warnings.warn("The fit was interrupted early; the model is as before.", InterruptedFitWarning, stacklevel=3)
             return self
         if fitted.unfinished:
@@ -247,9 +263,10 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 ConvergenceWarning,
                 stacklevel=3,
             )
+        fitted = fitted._replace(model=fitted.model.granting(values_of(self, Wishes), fitted.model.masses))
         if named_after is not None:
             fitted = fitted._replace(model=fitted.model.named_after(named_after, rng))
-        return self._store(fitted)
+        return self._store(fitted, source)
 
     def _checked_start(self, measured: Measurement) -> MixtureModel:
         """The mixture as it is, if it can go on with some data."""
@@ -262,12 +279,12 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         measured.check_within_reach_of(self.mixture_.standardization)
         return replace(self.mixture_, options=replace(self.options, covariance_type=fitted))
 
-    def _store(self, fitted: Fitted) -> Self:
-        """Set the fitted attributes."""
+    def _store(self, fitted: Fitted, source: Iterable[Rows] | None = None) -> Self:
+        """Set the fitted attributes; outliers are looked for in the samples of the fit, where they are at hand."""
         self.mixture_ = mixture = fitted.model
         self.n_components_, self.n_clusters_ = mixture.n_components, mixture.n_clusters
         self.component_ids_, self.cluster_ids_ = mixture.component_ids, mixture.cluster_ids
-        self.weights_, self.means_, self.covariances_ = mixture.weights, mixture.means, mixture.covariances
+        self.weights_, self.means_, self.covariances_ = mixture.weights, self._to_raw(mixture.means), mixture.covariances
         self.elbo_ = mixture.elbo
         self.hierarchy_ = mixture.hierarchy
         self.quality_ = None if mixture.hierarchy is None else mixture.hierarchy.separations()
@@ -277,11 +294,13 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.cluster_lineage_ = list(mixture.cluster_lineage)
         self.component_labels_ = fitted.labels
         self.labels_ = mixture.label_of_component()[fitted.labels]
+        if source is not None and values_of(self, FitParameters).reject:
+            self.labels_[self._is_outlier(source)] = -1
         return self
 
     # --- using
 
-    def predict(self, X: Any, level: Level | None = None, *, reject: bool = False) -> NDArray[np.int64]:
+    def predict(self, X: Any, level: Level | None = None, *, reject: bool | None = None) -> NDArray[np.int64]:
         """Most probable cluster of each sample.
 
         Parameters
@@ -289,9 +308,9 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         X : as in ``fit``
         level : {"cluster", "component"} or int, optional
             "component" for the fine level, a number to cut the hierarchy into so many clusters. Clusters by default.
-        reject : bool, default=False
+        reject : bool, optional
             Answer -1, no cluster, for outliers: samples that are so far from all components that of all samples seen about
-            one would be by chance.
+            one would be by chance. What the parameter of the same name says by default.
 
         Returns
         -------
@@ -301,9 +320,37 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         source = self._source(X, reset=False)
         labels = self.mixture_.predict(source, level)
-        if reject:
-            labels[self.mixture_.tail_probability(source) < self.mixture_.outlier_level] = -1
+        if values_of(self, FitParameters).reject if reject is None else reject:
+            labels[self._is_outlier(source)] = -1
         return labels
+
+    def is_novel(self, X: Any) -> NDArray[np.bool_]:
+        """Whether samples are unlike all that is known: outliers, for which ``predict(X, reject=True)`` answers -1."""
+        check_is_fitted(self)
+        return self._is_outlier(self._source(X, reset=False))
+
+    def _is_outlier(self, source: Iterable[Rows]) -> NDArray[np.bool_]:
+        return np.asarray(self.mixture_.tail_probability(source) < self.mixture_.outlier_level)
+
+    def assign(self, X: Any) -> Assignment:
+        """All that the mixture says about samples: clusters, probabilities, log densities, outliers; and where they lie."""
+        check_is_fitted(self)
+        rows = list(self._source(X, reset=False))  # looked at several times
+        mixture, scores = self.mixture_, self.mixture_.score_samples(rows)
+        components = mixture.predict(rows, "component")
+        return Assignment(
+            codes=np.concatenate([some.z.cpu().numpy() for some in mixture.assign(rows)]).astype(np.float32),
+            probabilities=mixture.predict_proba(rows),
+            positions=mixture.cluster_of_component()[components],
+            components=components,
+            scores=scores,
+            novel=mixture.tail_probability_of(scores) < mixture.outlier_level,
+        )
+
+    def partial_fit_assign(self, X: Any) -> Assignment:
+        """Go on as ``partial_fit`` does and say where the samples belong now; ``novel`` is what the model before called so."""
+        novel = self.is_novel(X)
+        return replace(self.partial_fit(X).assign(X), novel=novel)
 
     def outlier_scores(self, X: Any) -> NDArray[np.float64]:
         """How far out each sample is, from 0 to 1: the share of samples of the mixture that are denser, (n_samples,)."""
@@ -348,7 +395,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         rng = check_random_state(self.random_state if random_state is None else random_state)
-        return self.mixture_.sample(n_samples, rng, component=component, cluster=cluster)
+        codes, labels = self.mixture_.sample(n_samples, rng, component=component, cluster=cluster)
+        return self._to_raw(codes), labels
 
     # --- files
 
@@ -365,6 +413,10 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if self.schema_ is not None:
             document["schema"] = self.schema_.to_dict()
         tensors["component_labels"] = torch.from_numpy(self.component_labels_)
+        if (outliers := self.labels_ < 0).any():
+            tensors["outliers"] = torch.from_numpy(np.flatnonzero(outliers))
+        if self.preparation_ is not None:
+            tensors |= {f"preparation.{name}": value for name, value in self.preparation_.to_tensors().items()}
         write_archive(path, "DPMixture", document, tensors)
 
     @classmethod
@@ -373,8 +425,17 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         document = archive.document
         mixture = MixtureModel.from_archive(document, archive.tensors)
         model = cls(**document["params"], **document.get("columns", {}))
-        check_parameters(model)
+        if set(document["params"]) != set(model.get_params()) - set(declared_in(ColumnParameters)):
+            raise ValueError("parameters are missing")
+        model.validate_parameters()
         model.n_features_in_ = mixture.standardization.n_features
+        model.preparation_ = None
+        if steps := parts_with(archive.tensors, "preparation."):
+            model.preparation_ = Preparation(**steps)
+            model.n_features_in_ = len(steps["mean"])
+            model.preparation_.check(model.n_features_in_)
+            if len(steps["axes"]) != mixture.standardization.n_features:
+                raise ValueError("the principal axes are not those of the mixture")
         if names := document["feature_names"]:
             if len(names) != model.n_features_in_ or not all(isinstance(name, str) for name in names):
                 raise ValueError("there should be one name for each feature")
@@ -385,35 +446,77 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
                 raise ValueError("columns and mixture have different sizes")
         labels = archive.tensors["component_labels"].numpy()
         check_component_labels(labels, mixture.n_components)
-        return cls._store(model, Fitted(mixture, labels))
+        cls._store(model, Fitted(mixture, labels))
+        if (outliers := archive.tensors.get("outliers")) is not None:
+            if not set(outliers.flatten().tolist()) <= set(range(len(model.labels_))):
+                raise ValueError("there are outliers that are no samples")
+            model.labels_[outliers.flatten().long().numpy()] = -1
+        return model
 
     # --- data and parameters
 
     def _source(self, X: Any, sample_weight: Any = None, *, reset: bool) -> Iterable[Rows]:
-        """Validated batches of X."""
+        """Validated batches of X, projected on principal axes if asked for; a first fit decides which."""
+        source = self._raw_source(X, sample_weight, reset=reset)
+        if reset:
+            self.preparation_ = self._fit_preparation(source)
+        return source if self.preparation_ is None else _Prepared(source, self.preparation_)
+
+    def _fit_preparation(self, source: Iterable[Rows]) -> Preparation | None:
+        n_axes = values_of(self, RowParameters).pca
+        if n_axes is None:
+            return None
+        measured = measure(source)  # checks every number
+        if n_axes > min(self.n_features_in_, measured.n_rows):
+            found = f"{measured.n_rows:,} samples of {self.n_features_in_:,} features"
+            raise ValueError(f"pca={n_axes} is more than {found} have axes. Choose a smaller number.")
+        mean, axes = axes_of(source, self.n_features_in_, n_axes)
+        return Preparation(mean=mean, axes=axes)
+
+    @property
+    def _n_prepared(self) -> int:
+        """Numbers in a row that the mixture sees."""
+        return self.n_features_in_ if self.preparation_ is None else self.preparation_.n_features_out(self.n_features_in_)
+
+    def _to_raw(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Rows that the mixture sees in the units of the data."""
+        return rows if self.preparation_ is None else self.preparation_.undo(rows.astype(np.float32)).astype(np.float64)
+
+    def _raw_source(self, X: Any, sample_weight: Any, *, reset: bool) -> Iterable[Rows]:
         if (rows := self._rows_of_table(X, reset)) is not None:
-            if sample_weight is not None:
-                sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-            return ArrayBatches(rows, sample_weight, self.options.batch_size)
+            return self._weighted(rows, sample_weight)
         check_frame(X)
+        if isinstance(X, Source | str | os.PathLike):
+            opened = open_samples(self, X, reset=reset)
+            if not isinstance(opened, ArraySource) or opened.values.ndim != 2:
+                if sample_weight is not None:
+                    raise ValueError("sample_weight needs one array of samples; with a file or a source it is not supported.")
+                return SourceBatches(opened, self.options.batch_size)
+            X = opened.values
         if is_batch_source(X):
-            if sample_weight is not None:
-                raise ValueError("sample_weight needs one array of samples; with a source of batches it is not supported.")
-            source = ReiterableBatches(X)
-            first = next((rows.values for rows in source), None)
-            if first is None:
-                raise ValueError("Expected at least one batch with at least one sample, got none.")
-            self._check_head(first, reset)
-            return source
+            return self._batches(X, sample_weight, reset)
         if isinstance(X, torch.Tensor):
             X = to_numpy(X)
         if isinstance(X, np.memmap) and X.ndim == 2 and X.dtype in (np.float32, np.float64) and len(X):
             self._check_head(X, reset)  # the rest is checked batch by batch, without pulling the file into memory
         else:
             X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
+        return self._weighted(X, sample_weight)
+
+    def _batches(self, X: Any, sample_weight: Any, reset: bool) -> ReiterableBatches:
         if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return ArrayBatches(X, sample_weight, self.options.batch_size)
+            raise ValueError("sample_weight needs one array of samples; with a source of batches it is not supported.")
+        source = ReiterableBatches(X)
+        first = next((rows.values for rows in source), None)
+        if first is None:
+            raise ValueError("Expected at least one batch with at least one sample, got none.")
+        self._check_head(first, reset)
+        return source
+
+    def _weighted(self, rows: NDArray[Any], sample_weight: Any) -> ArrayBatches:
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        return ArrayBatches(rows, sample_weight, self.options.batch_size)
 
     def _rows_of_table(self, X: Any, reset: bool) -> NDArray[Any] | None:
         """Rows of a table as numbers where columns are given; None if X is none."""
@@ -434,6 +537,17 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_head(self, X: NDArray[Any], reset: bool) -> None:
         validate_data(self, np.array(X[:1]), reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
+
+
+class _Prepared:
+    """Batches, each projected on principal axes."""
+
+    def __init__(self, source: Iterable[Rows], preparation: Preparation) -> None:
+        self._source, self._preparation = source, preparation
+
+    def __iter__(self) -> Iterator[Rows]:
+        for rows in self._source:
+            yield replace(rows, values=self._preparation.apply(rows.values))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -14,9 +15,10 @@ from torch import Tensor
 
 from diva.data import ArrayBatches, Rows
 from diva.devices import resolve_device
+from diva.exceptions import FewerClustersWarning
 from diva.mixture.laps import LapRecord
 from diva.mixture.moves import MoveRecord
-from diva.mixture.options import MixtureOptions
+from diva.mixture.options import MixtureOptions, Wishes
 from diva.mixture.saving import mixture_from_archive, mixture_to_archive
 from diva.mixture.standardize import Standardization, StandardizedBatches
 from diva.mixture.state import MixtureState
@@ -30,6 +32,9 @@ from diva.threads import one_thread, threads_for
 Level = Literal["cluster", "component"] | int
 
 N_TAIL_DRAWS = 20_000  # of the mixture, to see how dense its samples are
+NO_TREE = (
+    "n_clusters, max_clusters and min_cluster_size cut a tree, which grouping=None has not. Leave grouping at its default."
+)
 DRAWS_EACH = 64  # of a component, to see which cluster it is in now
 
 
@@ -206,6 +211,12 @@ class MixtureModel:
                 scores.append(torch.logsumexp(log_predictive + log_weights, dim=1).cpu().numpy())
         return np.asarray(np.concatenate(scores) - self.standardization.log_volume)
 
+    def _log_joint(self, codes: NDArray[Any]) -> NDArray[np.float64]:
+        """Log density of each code and component, (n, K): far from all of them as well, where responsibilities are 0."""
+        total, log_weights = self.state.total, torch.from_numpy(np.log(self.weights)).to(self.device)
+        parts = [self.state.family.log_predictive(total, z.double()) + log_weights for z, _ in self._chunks(codes)]
+        return np.asarray(torch.cat(parts).cpu())
+
     @cached_property
     def _scores_of_draws(self) -> NDArray[np.float64]:
         """Log densities of draws of its own, in rising order."""
@@ -214,7 +225,11 @@ class MixtureModel:
 
     def tail_probability(self, codes: NDArray[Any] | Iterable[Rows]) -> NDArray[np.float64]:
         """Share of draws of the mixture that are less dense than each code, (n,): near 0 far from all components."""
-        rank = np.searchsorted(self._scores_of_draws, self.score_samples(codes), side="right")
+        return self.tail_probability_of(self.score_samples(codes))
+
+    def tail_probability_of(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same by log densities that are known already, (n,)."""
+        rank = np.searchsorted(self._scores_of_draws, scores, side="right")
         return np.asarray((rank + 1.0) / (N_TAIL_DRAWS + 1.0))
 
     @property
@@ -279,6 +294,40 @@ class MixtureModel:
         """Give it other clusters, numbered from 0 on."""
         n_clusters = self.n_components if hierarchy is None else hierarchy.n_groups
         return replace(self, hierarchy=hierarchy, naming=Naming.first(n_clusters), cluster_lineage=())
+
+    def granting(self, wishes: Wishes, sizes: NDArray[Any]) -> MixtureModel:
+        """Give it the clusters that are wished for, numbered from 0 on; ``sizes`` (K,) are the samples of each component.
+
+        A cluster that is too small joins the one that draws of it would else be in. Warns if there are fewer components than
+        clusters are wished for; raises ValueError without a tree to cut.
+        """
+        if not wishes.any():
+            return self
+        if self.hierarchy is None:
+            raise ValueError(NO_TREE)
+        tree = self.hierarchy.with_groups(self._wished_number(wishes, self.hierarchy.n_groups))
+        draws = self.draw_each(DRAWS_EACH, np.random.default_rng(0))  # the same for the same mixture
+        log_joint = self._log_joint(draws.codes)
+        while tree.n_groups > 1:
+            inside = np.bincount(tree.labels, weights=sizes, minlength=tree.n_groups)
+            if inside.min() >= (wishes.min_cluster_size or 0):
+                break
+            smallest = int(inside.argmin())
+            of_it = log_joint[tree.labels[draws.components] == smallest]
+            nearest = np.where(tree.labels == smallest, -np.inf, of_it).argmax(axis=1)
+            tree = tree.with_joined(smallest, int(np.bincount(tree.labels[nearest]).argmax()))
+        return self.with_hierarchy(tree)
+
+    def _wished_number(self, wishes: Wishes, n_found: int) -> int:
+        wished = wishes.n_clusters or min(n_found, wishes.max_clusters or n_found)
+        if wished > self.n_components:
+            warnings.warn(
+                f"n_clusters={wished} is more than the {self.n_components} components that the evidence is for: each is a "
+                "cluster of its own. Wish for fewer, or raise concentration.",
+                FewerClustersWarning,
+                stacklevel=4,
+            )
+        return min(wished, self.n_components)
 
     def with_next_id(self, next_id: int) -> MixtureModel:
         """Name the next component so: for a mixture that others have followed."""

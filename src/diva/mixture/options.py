@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-import torch
-from sklearn.utils import check_random_state
 
 from diva.devices import DEVICE, resolve_device
-from diva.mixture.gaussian import GaussianFamily, make_family
-from diva.mixture.moves import Birth, Delete, Merge, Move, Shuffle
-from diva.parameters import Flag, Number, OneOf, Seed, Whole, declared_in, parameter, plain
+from diva.parameters import Flag, Holds, Number, OneOf, Seed, Whole, declared_in, parameter, plain
+
+if TYPE_CHECKING:  # parameters are declared without torch
+    from diva.mixture.gaussian import GaussianFamily
+    from diva.mixture.moves import Move
 
 START_SCALE = 0.1  # the paper's sF: where learning the covariance scale starts
 
@@ -79,6 +79,10 @@ class MixtureOptions:
 
     def family(self, n_features: int) -> GaussianFamily:
         """Prior of the components of standardized data."""
+        import torch
+
+        from diva.mixture.gaussian import make_family
+
         least = 2.0 if self.covariance_type == "diag" else n_features + 1.0
         scale = START_SCALE if isinstance(self.covariance_scale, str) else float(self.covariance_scale)
         if self.degrees_of_freedom is not None and self.degrees_of_freedom <= least:
@@ -102,6 +106,8 @@ class MixtureOptions:
 
     def moves(self) -> tuple[Move, ...]:
         """Moves to try after every lap, in their order."""
+        from diva.mixture.moves import Birth, Delete, Merge, Shuffle
+
         chosen = (
             (self.births, Birth(max_components=self.max_components)),
             (self.merges, Merge()),
@@ -125,14 +131,108 @@ class MixtureOptions:
         params = dict(document)
         params["seed"] = params.pop("random_state")
         names = {field.name for field in fields(cls)}
-        if set(params) != names | {"warm_start", "verbose"}:
-            raise ValueError("parameters are missing")
+        known = {name for group in MIXTURE_PARAMETERS for name in declared_in(group)}
+        if not names | {"warm_start", "verbose"} <= set(params) <= known:
+            raise ValueError("parameters are missing, or of something else")
         options = cls(**{name: params[name] for name in names})
         options.check()
         return options
 
 
+@dataclass(frozen=True)
+class Wishes:
+    """Wishes about clusters."""
+
+    n_clusters: int | None = parameter(
+        None,
+        Whole(),
+        help="""So many clusters are wished for: the tree of components is cut into as many, or into single components if there
+        are fewer. By default the evidence decides.""",
+    )
+    max_clusters: int | None = parameter(
+        None, Whole(), help="At most so many clusters: if the evidence is for more, the tree is cut into as many."
+    )
+    min_cluster_size: int | None = parameter(
+        None,
+        Whole(),
+        help="Clusters of fewer samples are none of their own: each joins the cluster that its samples would else be in.",
+    )
+
+    def check(self) -> None:
+        """Raise ValueError where wishes contradict each other."""
+        if self.n_clusters is not None and self.max_clusters is not None:
+            raise ValueError("n_clusters and max_clusters should not be given both: the first says how many there are.")
+
+    def any(self) -> bool:
+        """Whether anything is wished for."""
+        return any(value is not None for value in vars(self).values())
+
+
+@dataclass(frozen=True)
+class RowParameters:
+    """Data."""
+
+    pca: int | None = parameter(None, Whole(), help="Principal components to reduce rows to first.")
+
+
+@dataclass(frozen=True)
+class ColumnParameters:
+    """Columns of a table."""
+
+    columns: Any = parameter(
+        None,
+        Holds(lambda value: isinstance(value, str) and value == "auto", '"auto"'),
+        Holds(
+            lambda value: isinstance(value, tuple | list) and bool(value) and all(isinstance(name, str) for name in value),
+            "a list of names",
+        ),
+        help="""Of a table, as a frame or a file, and of a list of text: "auto" uses each column as what it holds (numbers,
+        categories, text; ids and dates are not learnt from) and puts all on one scale; a list of names does so with these
+        alone. By default columns should be numbers, and are taken as they are.""",
+    )
+    missing: Literal["impute", "drop", "error"] | None = parameter(
+        None,
+        Holds(lambda value: value in ("impute", "drop", "error"), 'one of "impute", "drop", "error"'),
+        help="""What happens to rows with gaps where columns are given: impute fills a gap with what says nothing, the mean of
+        its column; drop leaves them out of the fit; error refuses them. By default impute.""",
+    )
+
+    def open_table(self, X: Any) -> Any:
+        """What to fit: rows of a table as numbers if columns are given, else X as it is; raises DataError."""
+        if self.columns is None:
+            if self.missing is not None:
+                raise ValueError(f"missing={self.missing!r} is about columns of a table: set columns='auto' as well.")
+            return X
+        from diva.data import ColumnOptions, open_columns
+
+        names = None if isinstance(self.columns, str) else tuple(self.columns)
+        return open_columns(X, ColumnOptions(names, missing=self.missing or "impute"))
+
+
+@dataclass(frozen=True)
+class FitParameters:
+    """Fitting."""
+
+    reject: bool = parameter(
+        False,
+        Flag(),
+        help="""Whether labels_ and predict answer -1, no cluster, for outliers: samples so far from all components that of all
+        samples seen about one would be by chance.""",
+    )
+
+    warm_start: bool = parameter(False, Flag(), help="Whether fit starts from the components of the fit before.")
+    random_state: Any = parameter(
+        None, Seed(), help="Same seed, data, machine and number of threads: same numbers, bit for bit."
+    )
+    verbose: bool = parameter(False, Flag(), help="Print a line for every lap.")
+
+
+MIXTURE_PARAMETERS = (MixtureOptions, Wishes, RowParameters, ColumnParameters, FitParameters)
+
+
 def make_generator(random_state: Any, lap: int | None = None) -> np.random.Generator:
     """Chance as scikit-learn's ``random_state`` sets it, for a first fit or for one that goes on at a lap."""
+    from sklearn.utils import check_random_state
+
     seed = check_random_state(random_state).randint(2**31)
     return np.random.default_rng(seed if lap is None else [seed, lap])

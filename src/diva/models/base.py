@@ -9,7 +9,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -21,6 +21,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from diva.assignment import Assignment as Assignment  # models import it from here
 from diva.data import InputPipeline, Samples
 from diva.data.scaling import FARTHEST
 from diva.devices import resolve_device
@@ -39,24 +40,6 @@ from diva.training.state import EpochRecord, TrainState
 from diva.version import __version__
 
 WATCHING = ("run_dir", "checkpoint_every", "resume", "callbacks", "verbose", "device")
-
-
-@dataclass(frozen=True, eq=False)
-class Assignment:
-    """All that a model says about samples, for one look at them."""
-
-    codes: NDArray[np.float32]  # (n, latent_dim)
-    probabilities: NDArray[np.float64]  # (n, n_clusters): of each cluster, by position
-    positions: NDArray[np.int64]  # (n,): the most probable cluster, as a position; ``ids[positions]`` are permanent ids
-    components: NDArray[np.int64]  # (n,): the most probable component of the mixture, or the cluster again
-    scores: NDArray[np.float64]  # (n,): low means unlike anything the model knows
-    novel: NDArray[np.bool_]  # (n,)
-
-    @property
-    def confidence(self) -> NDArray[np.float64]:
-        """Probability of the cluster at ``positions``, (n,)."""
-        rows = np.arange(len(self.positions))
-        return np.minimum(self.probabilities[rows, self.positions], 1.0)  # of a baseline, they are rounded to float32
 
 
 class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]

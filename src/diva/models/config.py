@@ -6,15 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from torch import nn
-
-from diva.data import ColumnParameters
 from diva.devices import DEVICE
-from diva.networks.mlp import HIDDEN_SIZES
+from diva.mixture.options import ColumnParameters, Wishes
 from diva.parameters import Flag, Folder, Holds, Number, OneOf, Seed, Sizes, Whole, declared_in, parameter, plain
-from diva.training.augmentation import AUGMENTATIONS
+
+if TYPE_CHECKING:  # parameters are declared without torch
+    from torch import nn
 
 Phase = Literal["warm-up", "coupled", "self-training"]
 
@@ -28,7 +27,7 @@ OWN = "own"  # what the config calls an augmentation that the user wrote
 
 _IMAGE_SHAPE = Sizes(range(2, 4), 10**9, "(height, width) or (height, width, channels)", "H,W[,C]")
 LAYERS = Sizes(range(1, 1001), WIDEST, "a tuple of whole numbers, such as (500, 500, 2000)", "INT,INT,...")
-_MODULE = Holds(lambda value: isinstance(value, nn.Module), "a torch.nn.Module")
+AUGMENTATIONS = ("affine", "affine+flip", "photo", "mask", "series")  # that ours are called
 _COVARIANCES = OneOf("full", "diag")
 _CALLABLES = Holds(
     lambda value: isinstance(value, tuple | list) and all(map(callable, value)),
@@ -36,6 +35,13 @@ _CALLABLES = Holds(
 )
 
 
+def _is_module(value: Any) -> bool:
+    from torch import nn
+
+    return isinstance(value, nn.Module)
+
+
+_MODULE = Holds(_is_module, "a torch.nn.Module")
 SHARE = Number(0, 1)
 by_preset = partial(parameter, unset=None)  # None by default: the preset has its value
 _hidden = partial(parameter, help="", public=False)
@@ -308,7 +314,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "n_epochs": 500,
         "early_stopping": 20,
-        "hidden_sizes": HIDDEN_SIZES,
+        "hidden_sizes": (500, 500, 2000),
         "warmup": 0.0,
         "self_training": 0.0,
         "kl_weight": 1e-4,
@@ -349,6 +355,9 @@ class PresetParameter:
         help="""Where the parameters that are None come from. auto takes images for images and features for rows of numbers;
         paper is Algorithm 1 with the paper's hyper-parameters.""",
     )
+
+
+DIVA_PARAMETERS = (PresetParameter, DataParameters, OwnNetworks, DIVAConfig, Wishes, StreamParameters, RunParameters)
 
 
 def resolve(model: Any, is_image: bool) -> DIVAConfig:

@@ -12,20 +12,18 @@ from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
 from diva.data import PartOfSource, Samples
-from diva.mixture.model import Level, MixtureModel, check_component_labels, normalized
+from diva.mixture.model import NO_TREE, Level, MixtureModel, check_component_labels, normalized
 from diva.mixture.moves import MoveRecord
+from diva.mixture.options import Wishes
 from diva.models.algorithm1 import Algorithm1
 from diva.models.base import Assignment, DeepClusterer, flushed_denormals
 from diva.models.clusters import final_mixture
 from diva.models.config import (
+    DIVA_PARAMETERS,
     LONGEST,
     OWN,
-    DataParameters,
     DIVAConfig,
     OwnNetworks,
-    PresetParameter,
-    RunParameters,
-    StreamParameters,
     check_together,
     resolve,
 )
@@ -47,7 +45,7 @@ PART_ROWS = 20_000
 FIRST_VARIANCE = 0.1  # of the decoder before it has been measured, as a share of the data's
 
 
-@takes(PresetParameter, DataParameters, OwnNetworks, DIVAConfig, StreamParameters, RunParameters)
+@takes(*DIVA_PARAMETERS)
 class DIVA(IncrementalMixin, DeepClusterer):
     """Deep clustering that finds the number of clusters by itself.
 
@@ -117,11 +115,14 @@ class DIVA(IncrementalMixin, DeepClusterer):
         """Raise ValueError at the first parameter that makes no sense, alone or beside the others."""
         super().validate_parameters()
         check_together(self)
+        values_of(self, Wishes).check()
 
     def _resolve(self, is_image: bool, n_samples: int) -> DIVAConfig:
         config, width = resolve(self, is_image).for_samples(n_samples), self.pipeline_.scaling.n_numbers
         if self.pipeline_.windows is not None and config.augmentation == "mask" and self.augmentation == "auto":
             config = replace(config, augmentation="series")
+        if not config.grouping and values_of(self, Wishes).any():
+            raise ValueError(NO_TREE)
         if config.codes == "auto" and width > LONGEST:
             return replace(config, codes="learnt")
         if config.codes != "features":
@@ -170,9 +171,12 @@ class DIVA(IncrementalMixin, DeepClusterer):
         if self.config_.codes == "auto" and codes is not None:
             codes = self._choose_codes(codes, objective, state.seed)
         if codes is not None:
-            self._set_labels(self.mixture_.predict(codes[: task.n_own].numpy(), "component"))
+            labels = self.mixture_.predict(codes[: task.n_own].numpy(), "component")
         else:
-            self._set_labels(self._component_of(task.samples)[: task.n_own])
+            labels = self._component_of(task.samples)[: task.n_own]
+        sizes = np.bincount(labels, minlength=self.mixture_.n_components)
+        self.mixture_ = self._granted(self.mixture_, sizes, state.before)
+        self._set_labels(labels)
         self._remember(task.fresh_samples, task.n_gone)
         if state.before is None:  # a first fit
             self._close_batch(task.samples, BatchOutcome(state.started, n_moves=0, n_seen=len(task.samples)))

@@ -16,6 +16,7 @@ from diva.data import ArraySource, JoinedSource, PartOfSource, Samples
 from diva.mixture.fitting import continue_fit
 from diva.mixture.model import MixtureModel
 from diva.mixture.moves import MoveRecord
+from diva.mixture.options import Wishes
 from diva.mixture.prior import MixturePrior
 from diva.models.algorithm1 import Algorithm1
 from diva.models.base import Assignment, DeepClusterer, learning_from, seed_of, unchanged_on_failure
@@ -138,7 +139,8 @@ class IncrementalMixin(DeepClusterer):
                 self._end_training(state, objective)
             else:
                 before = self.mixture_
-                self.mixture_ = self._extended_mixture(samples, codes.mean, births=float(novel.mean()) >= BIRTH_SHARE)
+                mixture = self._extended_mixture(samples, codes.mean, births=float(novel.mean()) >= BIRTH_SHARE)
+                self.mixture_ = self._granted(mixture, mixture.masses, before)
                 self._set_labels(self.mixture_.predict(codes.mean.numpy(), "component"))
             waiting, anchor = Window.empty(), None
             if not learns and asked.adapt == "auto" and verdict == "wait":
@@ -211,6 +213,13 @@ class IncrementalMixin(DeepClusterer):
         if not config.final_refit:  # the prior is the mixture, and stays it
             state.prior = MixturePrior(before.state, before.standardization, config.assignment)
         return state
+
+    def _granted(self, mixture: MixtureModel, sizes: NDArray[Any], before: MixtureModel | None) -> MixtureModel:
+        """A mixture with the clusters that were wished for, named after those of the one before if there is one."""
+        wished = mixture.granting(values_of(self, Wishes), sizes)
+        if wished is mixture or before is None:
+            return wished
+        return wished.named_after(before, np.random.default_rng(seed_of(self.run_parameters.random_state)))
 
     # --- networks that stay as they are
 

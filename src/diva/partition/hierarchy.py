@@ -133,6 +133,39 @@ class Hierarchy:
         one = np.clip(self.heights, 1e-300, 1 - 1e-16)
         return np.asarray(np.log1p(-one) - np.log(one))
 
+    def with_groups(self, n_groups: int) -> Hierarchy:
+        """The same tree, cut into so many groups: heights of joins on the wrong side of the cut are moved to it."""
+        if n_groups == self.n_groups:
+            return self
+        n_inside = self.n_components - n_groups
+        labels, heights = self.cut(n_groups), self.heights.copy()
+        highest = heights[n_inside - 1] if n_inside else np.nextafter(heights[0], np.inf)
+        resolution = float(max(highest, np.finfo(np.float64).tiny))
+        heights[:n_inside] = np.maximum(heights[:n_inside], resolution)
+        heights[n_inside:] = np.minimum(heights[n_inside:], np.nextafter(resolution, 0))
+        return replace(self, heights=heights, labels=labels, resolution=resolution)
+
+    def with_joined(self, group: int, into: int) -> Hierarchy:
+        """The tree in which one of the chosen clusters has joined another, before any other two do."""
+        n, n_inside = self.n_components, self.n_components - self.n_groups
+        nodes = self._nodes()
+        moved, host = (int(nodes[self.labels == label][0]) for label in (group, into))
+        joins = self.merges[:n_inside].tolist()
+        node = {i: i for i in range(n + n_inside)} | {moved: -1, host: n + n_inside}  # where each is now; -1 is elsewhere
+        joins.append(sorted((moved, host)))
+        heights = [*self.heights[:n_inside], self.resolution]
+        for step in range(n_inside, n - 1):
+            left, right = (node[child] for child in self.merges[step].tolist())
+            if min(left, right) < 0:  # what is left of a join that one side is gone from
+                node[n + step] = max(left, right)
+                continue
+            joins.append(sorted((left, right)))
+            heights.append(self.heights[step])
+            node[n + step] = n + len(joins) - 1
+        merges = np.array(joins, dtype=np.int64).reshape(-1, 2)
+        labels = number_by_mass(nodes_after(merges, n_inside + 1), self.masses)
+        return Hierarchy(merges, np.array(heights), self.masses, labels, self.resolution)
+
     def permuted(self, order: npt.ArrayLike) -> Hierarchy:
         """Return the same tree with its components in another order, the old position of each, (K,)."""
         order = _whole_numbers(order)

@@ -40,13 +40,13 @@ def valley_log_ratio(counts: FloatArray) -> float:
 def optimism(n_samples: float, n_bins: int) -> float:
     """What a valley gains on samples that have none by being fitted to them, twice: once on these, once beside others.
 
-    As in Akaike's criterion (1974), where a parameter that gains half a nat costs one. The gain is that on an even density, which
-    is the hardest to tell from one with a valley; it is known from draws.
+    As in Akaike's criterion (1974), where a parameter that gains half a nat costs one. The gain is that on an even density, the
+    hardest to tell from one with a valley; it is known from draws.
     """
     steps = np.log2(max(n_samples, 1.0))
     low = int(steps)
     share = steps - low
-    return 2.0 * ((1 - share) * _mean_gain(low, n_bins) + share * _mean_gain(low + 1, n_bins))
+    return float(2.0 * ((1 - share) * _mean_gain(low, n_bins) + share * _mean_gain(low + 1, n_bins)))
 
 
 @cache

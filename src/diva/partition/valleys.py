@@ -9,9 +9,9 @@ that a valley's depth gains by having been fitted to the same samples (Akaike 19
 Gaussians that overlap do not, and without a valley there is only one.
 
 Two clusters with sharp edges, such as rectangles side by side, may have a gap between them where the mixture knows of none. So
-the samples are asked without it as well: whether the histogram between the two means has a valley (`isotonic`). Neither answer is
-right for all shapes: the mixture's is sharper where clusters are Gaussian, the histogram's where they are not. Each is one opinion,
-and the evidence is their mean (a logarithmic pool; Genest and Zidek, "Combining probability distributions", 1986).
+the samples are asked without it as well: whether the histogram between the two means has a valley (`isotonic`). Neither answer
+is right for all shapes: the mixture's is sharper where clusters are Gaussian, the histogram's where they are not. Each is one
+opinion, and the evidence is their mean (a logarithmic pool; Genest and Zidek, "Combining probability distributions", 1986).
 
 How much evidence two clusters need is learnt as well: where most joins of the tree are over valleys beyond doubt, the next is
 likely to be one too; in noise hardly any is (empirical Bayes; Efron, "Microarrays, empirical Bayes and the two-groups model",

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import os
+from collections import UserDict
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
-
-from diva.baselines import BASELINES, load_baseline
+from diva.baselines import BASELINES
 from diva.exceptions import ModelFileError
-from diva.mixture.estimator import DPMixture
-from diva.models.base import Clusterer
-from diva.models.diva import DIVA
 from diva.runs.archive import read_archive
 
-# what `diva fit` can fit, by names on the command line
-MODELS: dict[str, type[Clusterer]] = {"diva": DIVA} | {name: load_baseline(name) for name in BASELINES}
-ESTIMATORS: dict[str, Any] = {"DPMixture": DPMixture} | {model.__name__: model for model in MODELS.values()}
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Estimators(UserDict[str, Any]):
+    """Classes by name; one that is there by its path is imported when it is first asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        found = super().__getitem__(name)
+        if isinstance(found, str):
+            module, _, kind = found.rpartition(".")
+            found = self[name] = getattr(import_module(module), kind)
+        return found
+
+
+_PATHS = {"diva": "diva.models.diva.DIVA", "mixture": "diva.mixture.estimator.DPMixture"}
+_PATHS |= {name: f"diva.baselines.{path}" for name, path in BASELINES.items()}
+MODELS = Estimators(_PATHS)  # what `diva fit` can fit, by names on the command line
+ESTIMATORS = Estimators({path.rpartition(".")[2]: path for path in _PATHS.values()})  # what files hold, by kind
 CHECKPOINTS = tuple(f"{name} checkpoint" for name in ESTIMATORS)
 
 

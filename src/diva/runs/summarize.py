@@ -35,6 +35,8 @@ def summarize(model: Clusterer, data: LoadedData) -> Summary:
     order = np.argsort(model.cluster_ids_)  # labels are ids, which may have gaps
     positions = order[np.searchsorted(model.cluster_ids_, model.labels_, sorter=order)]
     components = getattr(model, "component_labels_", None)
+    if components is not None:  # labels of outliers may be -1
+        positions = model.mixture_.cluster_of_component()[components]
     about: dict[str, Any] = {
         "source": data.name or "data",
         "feature_names": _texts(data.feature_names),
@@ -110,8 +112,8 @@ def _describe(model: Any, snapshot: Snapshot, about: Mapping[str, Any]) -> Summa
         n_clusters=int(model.n_clusters_),
         image=image,
         params=changed_params(model),
-        config=model.config_.to_plain(),
-        epochs=model.history_,
+        config=model.config_.to_plain() if hasattr(model, "config_") else model.options.to_plain(),
+        epochs=model.history_ if hasattr(model, "config_") else (),
         components=_components(model),
         tree=_tree(model),
         lineage=[Move(**{name: getattr(move, name) for name in MOVE_FIELDS}) for move in getattr(model, "lineage_", ())],
@@ -180,6 +182,8 @@ def _feature_errors(model: Any, snapshot: Snapshot) -> dict[str, NDArray[Any]]:
 
 def image_format(model: Any) -> ImageFormat | None:
     """How the samples are images; None for rows."""
+    if not hasattr(model, "pipeline_"):
+        return None
     scaling = model.pipeline_.scaling
     return ImageFormat(scaling.input_shape, scaling.channels_last, scaling.value_range) if scaling.is_image else None
 

@@ -16,8 +16,9 @@ RENAMED_SETTINGS = {
 LATER = {"columns": None, "missing": None, "kind": None}  # parameters that any file may be without
 # came after these files: parameters, None by default, and settings
 CODES = {"codes": "learnt"}  # always, then
-LATER_PARAMS = CODES | dict.fromkeys(
-    ("births", "deletes", "shuffles", "min_new_atoms", "min_target_atoms", "min_retained_atoms")
+WISHES = dict.fromkeys(("n_clusters", "max_clusters", "min_cluster_size"))
+LATER_PARAMS = (
+    CODES | WISHES | dict.fromkeys(("births", "deletes", "shuffles", "min_new_atoms", "min_target_atoms", "min_retained_atoms"))
 )
 LATER_SETTINGS = CODES | {"births": "all", "deletes": True, "min_retained_atoms": 0.0}
 
@@ -36,7 +37,7 @@ def upgraded(schema: str, kind: str, document: Document, tensors: Tensors) -> tu
         if isinstance(document.get("config"), dict):
             document["config"] = upgraded_run_config(document["config"])
     if kind == "DPMixture":
-        document["params"] = _mixture_params(document["params"])
+        document["params"] = WISHES | {"pca": None, "reject": False} | _mixture_params(document["params"])
     if isinstance(stream := document.get("stream"), dict):
         document["stream"] = _with_upgraded(stream, "anchor")
     return _with_upgraded(document, "mixture"), tensors

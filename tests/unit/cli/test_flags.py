@@ -8,9 +8,10 @@ import typer
 from typer.testing import CliRunner
 
 from diva.baselines import DEC
-from diva.cli import _flags
+from diva.cli import _flags, app
 from diva.cli._errors import UsageError
 from diva.cli._flags import (
+    COMMON_PANEL,
     ModelCommand,
     _foreign_flag,
     from_text,
@@ -18,9 +19,8 @@ from diva.cli._flags import (
     make_model,
     parameters_of,
     suitable,
-    with_flags,
 )
-from diva.cli.fit import suggestions
+from diva.cli._learn import suggestions
 from diva.data import ArraySource, LoadedData
 from diva.models.diva import DIVA
 from diva.runs.load import MODELS
@@ -63,7 +63,7 @@ def test_flags_come_before_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("model", "given", "said"),
     [
-        ("diva", {"n_clusters": "3"}, "--n-clusters is no parameter of the model diva. Leave it out, or pass --model dec"),
+        ("diva", {"dropout": "0.3"}, "--dropout is no parameter of the model diva. Leave it out, or pass --model dec"),
         ("dec", {"n_laps": "3"}, "--n-laps is no parameter of the model dec. Leave it out, or pass --model diva."),
         ("dec", {"sharpening": "0"}, "--sharpening is called --self-training now."),
         ("diva", {"n_epochs": "0"}, "--n-epochs should be a whole number from 1"),
@@ -94,14 +94,22 @@ def shown(monkeypatch, *model):
     app = typer.Typer(rich_markup_mode="rich")
 
     @app.command(cls=ModelCommand)
-    @with_flags
-    def fit(model: Annotated[str, typer.Option(is_eager=True)] = "diva", **given: str | None) -> None:
-        print({name: text for name, text in given.items() if text is not None})
+    def fit(ctx: typer.Context, model: Annotated[str, typer.Option(is_eager=True)] = "auto") -> None:
+        print({name: text for name, text in ctx.meta["flags"].items() if text is not None})
 
     result = CliRunner().invoke(app, [*model, "--help"])
     assert result.exit_code == 0, result.output
     assert CliRunner().invoke(app, ["--latent-dim", "3"]).stdout.strip() == "{'latent_dim': '3'}"
     return [line.strip("│╭╮─ ") for line in result.stdout.splitlines()]
+
+
+def test_a_flag_of_another_model_is_said_to_be_so():
+    result = CliRunner().invoke(app, ["fit", "digits", "--n-views", "3", "--model", "dec"])
+    assert result.exit_code == 2
+    assert "--n-views is no parameter of the model dec. Leave it out, or pass --model diva." in result.output
+    result = CliRunner().invoke(app, ["fit", "digits", "--n-viws", "3"])
+    assert result.exit_code == 2
+    assert "--n-views" in result.output
 
 
 HEADINGS = ["Data", "Networks and optimizer", "Learning", "Deep embedded clustering"]
@@ -121,11 +129,15 @@ def test_help_is_about_diva_unless_another_model_is_asked_for(monkeypatch, model
     lines = shown(monkeypatch, *model)
     assert [line for line in lines if line in HEADINGS] == ["Data", "Networks and optimizer", "Learning"]
     by_flag = {line.split()[0]: line for line in lines if line.startswith("--")}
-    assert "default" not in by_flag["--batch-size"]
+    assert by_flag["--batch-size"].endswith("[default: (128)]")
+    assert by_flag["--latent-dim"].endswith("[default: (16, of rows 10)]")
+    assert by_flag["--pca"].split()[1] == "INT|none"
+    assert lines.index(COMMON_PANEL) < lines.index("Data")
+    assert lines.index(COMMON_PANEL) < lines.index(by_flag["--random-state"]) < lines.index("Data")
     assert by_flag["--random-state"].split()[1] == "INT|none"
     assert by_flag["--replay"].split()[1] == "draws|reservoir|none"
     assert by_flag["--tfidf"].split()[1] == "true|false"
-    assert "default" not in by_flag["--n-views"]
+    assert by_flag["--n-views"].endswith("[default: (4)]")
 
 
 def test_a_new_model_is_one_line(monkeypatch):

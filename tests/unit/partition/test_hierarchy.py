@@ -206,3 +206,28 @@ def test_as_many_labels_as_components(labels):
 def test_labels_are_whole_numbers(labels):
     with pytest.raises(ValueError, match="Expected whole numbers"):
         group_as(random_walk(0, 4), labels)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_same_tree_with_other_groups(seed):
+    rng = np.random.default_rng(seed)
+    step = rng.dirichlet(np.full(9, 0.3), size=9)
+    tree = group(Walk(np.eye(9), step))
+    for n_groups in range(1, 10):
+        other = tree.with_groups(n_groups)
+        assert other.n_groups == n_groups
+        np.testing.assert_array_equal(other.labels, tree.cut(n_groups))
+        np.testing.assert_array_equal(other.merges, tree.merges)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_cluster_that_joins_another(seed):
+    rng = np.random.default_rng(seed)
+    tree = group(Walk(np.eye(9), rng.dirichlet(np.full(9, 0.3), size=9))).with_groups(5)
+    for gone, host in ((4, 0), (0, 4), (2, 3)):
+        joined = tree.with_joined(gone, host)
+        expected = np.where(tree.labels == gone, host, tree.labels)
+        assert joined.n_groups == 4
+        assert len(set(zip(joined.labels.tolist(), expected.tolist(), strict=True))) == 4
+        coarser = joined.cut(2)  # still nested
+        assert len(set(zip(joined.labels.tolist(), coarser.tolist(), strict=True))) == 4

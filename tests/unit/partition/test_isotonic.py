@@ -21,7 +21,7 @@ def best(counts, *, rising):
 
 @given(histograms)
 def test_it_is_the_ratio_that_isotonic_regression_gives(counts):
-    """For counts, isotonic least squares and isotonic maximum likelihood are the same (Robertson et al. 1988, theorem 1.5.2)."""
+    """For counts, isotonic least squares and maximum likelihood are the same (Robertson et al. 1988, theorem 1.5.2)."""
     valley = max(best(counts[:i], rising=False) + best(counts[i:], rising=True) for i in range(len(counts) + 1))
     one = max(best(counts, rising=False), best(counts, rising=True))
     assert valley_log_ratio(counts) == pytest.approx(valley - one, abs=1e-9)

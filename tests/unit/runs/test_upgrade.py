@@ -119,9 +119,11 @@ def test_nothing_that_was_given_is_changed(old):
 
 
 @pytest.mark.parametrize("schema", ["1", "2"])
-def test_a_mixture_had_one_start_and_another_way_to_group(schema):
+def test_a_mixture_had_one_start_another_way_to_group_and_no_wishes(schema):
     kind, document, arrays = as_written(OLD / "mixture.diva")
-    today = document | {"params": document["params"] | {"n_init": 1, "grouping": "valleys"}}
+    later = {"n_init": 1, "grouping": "valleys", "pca": None, "reject": False}
+    later |= {"n_clusters": None, "max_clusters": None, "min_cluster_size": None}
+    today = document | {"params": document["params"] | later}
     assert document["params"]["grouping"] == "walk"
     assert upgraded(schema, kind, document, arrays) == (today, arrays)
 
