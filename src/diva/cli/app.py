@@ -12,6 +12,7 @@ from diva.cli.data import data_app
 from diva.cli.fit import fit
 from diva.cli.predict import predict
 from diva.cli.report import report
+from diva.cli.reproduce import reproduce
 from diva.cli.resume import resume
 from diva.cli.sample import sample
 from diva.cli.stream import stream
@@ -52,7 +53,7 @@ def start(
 
 
 app.command(cls=ModelCommand)(fit)
-for command in (resume, stream, predict, sample, report):
+for command in (resume, stream, predict, sample, report, reproduce):
     app.command()(command)
 app.add_typer(data_app, name="data")
 
