@@ -37,7 +37,7 @@ PROFILES = {
     profile.name: profile
     for profile in (
         Profile("smoke", "minutes: tiny networks on data that need no files; says nothing", (1,), 100, 100, 1, 2, 1, 100),
-        Profile("quick", "hours: one seed, 2,000 samples, few epochs", (1,), 2_000, 2_000, 8, 16, 4, 1_000),
+        Profile("quick", "hours: one seed, 2,000 samples, few epochs", (1,), 2_000, 2_000, 8, 20, 5, 1_000),
         Profile(
             "full", "days, or a GPU: five seeds, all data, the paper's epochs", (1, 2, 3, 4, 5), None, None, 30, 100, 1, 2_000
         ),
@@ -62,8 +62,8 @@ class System:
 
 
 _SMALL = {"hidden_sizes": (32,), "latent_dim": 4}
-_DIVA: dict[str, Any] = {"model": "diva", "n_epochs": (2, 16)}
-_GMVAE: dict[str, Any] = {"model": "gmvae", "n_epochs": (2, 40), "tiny": {**_SMALL, "prior_size": 16, "style_dim": 4}}
+_DIVA: dict[str, Any] = {"model": "diva", "n_epochs": (2, 30)}
+_GMVAE: dict[str, Any] = {"model": "gmvae", "n_epochs": (2, 30), "tiny": {**_SMALL, "prior_size": 16, "style_dim": 4}}
 
 SYSTEMS = {
     system.key: system
@@ -77,7 +77,7 @@ SYSTEMS = {
         System("ddpm", "DDPM", "ddpm", "DDPM", n_epochs=(4, 40), tiny={**_SMALL, "n_couplings": 2, "n_hidden": 8}),
         System("deepdpm", "DeepDPM", "deepdpm", "DeepDPM", n_epochs=(4, 60), tiny={**_SMALL, "n_hidden": 8, "move_every": 1}),
         System("diva", 'DIVA, preset="paper"', published="DIVA", params={"preset": "paper"}, **_DIVA),
-        System("diva_default", "DIVA, default of this package", "diva", n_epochs=(2, None)),
+        System("diva_default", "DIVA, default of this package", "diva", n_epochs=(2, 30)),
         System("sbvae", "SB-VAE", "sbvae", n_epochs=(2, 40), tiny=_SMALL),
         System("diva_unshuffled", "DIVA without shuffles", params={"preset": "paper", "shuffles": False}, **_DIVA),
         System(
