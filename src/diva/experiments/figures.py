@@ -158,6 +158,7 @@ def dynamic(results: Results, folders: Folders) -> Named:
             panel.fill_between(x, mean - std, mean + std, color=SYSTEM_COLOURS[system], alpha=0.18, lw=0)
     _stage_marks(panel, epochs)
     panel.set(xlabel="epoch", ylabel="majority accuracy", ylim=(0, 1.02), xlim=(-0.5, len(spec.GROWING) * epochs - 0.5))
+    panel.xaxis.get_major_locator().set_params(integer=True)
     if found["diva"]:
         right = panel.twinx()
         x, mean, _ = curve_of(found["diva"], "K")
@@ -196,6 +197,7 @@ def moves(results: Results, folders: Folders) -> Named:  # noqa: ARG001  # asked
         panel.plot(x, mean, color=COLOURS[0], lw=1.4, label="components")
         if len(rows) > 1:
             panel.fill_between(x, mean - std, mean + std, color=COLOURS[0], alpha=0.18, lw=0)
+        panel.xaxis.get_major_locator().set_params(integer=True)
         if len(stages) > 1:
             _stage_marks(panel, results.profile.stage_epochs, named=False)
     panels[0, 0].set_ylabel("number")
@@ -218,6 +220,7 @@ def shuffle(results: Results, folders: Folders) -> Named:  # noqa: ARG001  # ask
             if len(rows) > 1:
                 panel.fill_between(x, mean - std, mean + std, color=colour, alpha=0.18, lw=0)
     panel.set(xlabel="epoch", ylabel="majority accuracy", ylim=(0, 1.02))
+    panel.xaxis.get_major_locator().set_params(integer=True)
     panel.grid(axis="y", color="#e4e7eb", linewidth=0.6)
     panel.legend(loc="lower right")
     yield "shuffle", figure

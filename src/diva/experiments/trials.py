@@ -195,5 +195,5 @@ def _draws(model: DIVA, said: Assignment, data: Labelled) -> dict[str, NDArray[A
     largest = [k for k in np.argsort(-counts, kind="stable")[:MOST_DRAWN].tolist() if counts[k] > 0]
     draws = [model.sample(N_DRAWS, component=k, random_state=k)[0] for k in largest]
     classes = [np.bincount(data.y_test[said.components == k].astype(np.int64)).argmax() for k in largest]
-    pixels = np.clip(np.rint(np.stack(draws)), 0, 255).astype(np.uint8)
+    pixels = np.clip(np.rint(np.stack(draws) * (255 / data.x.max())), 0, 255).astype(np.uint8)
     return {"draws": pixels, "draw_classes": np.array(classes, dtype=np.int64), "draw_counts": counts[largest]}
