@@ -40,10 +40,10 @@ CONTRADICTIONS = (
 def short(value: float) -> str:
     """A share with two digits, as the paper prints it.
 
-    >>> short(0.944), short(1.0), short(0.0)
-    ('.94', '1.00', '.00')
+    >>> short(0.944), short(1.0), short(-0.01)
+    ('.94', '1.00', '-.01')
     """
-    return f"{value:.2f}".removeprefix("0")
+    return f"{value:.2f}".replace("0.", ".", 1)
 
 
 @cache

@@ -62,7 +62,8 @@ class System:
 
 
 _SMALL = {"hidden_sizes": (32,), "latent_dim": 4}
-_DIVA: dict[str, Any] = {"model": "diva", "n_epochs": (2, 30)}
+_FEW = {"min_new_atoms": 1.0, "min_target_atoms": 2.0, "min_retained_atoms": 0.0}
+_DIVA: dict[str, Any] = {"model": "diva", "n_epochs": (2, 30), "tiny": _FEW}
 _GMVAE: dict[str, Any] = {"model": "gmvae", "n_epochs": (2, 30), "tiny": {**_SMALL, "prior_size": 16, "style_dim": 4}}
 
 SYSTEMS = {

@@ -144,7 +144,7 @@ def table_of_data(results: Results, data: str) -> Table:
     if rows := [row for row in results.rows if row["data"] == data and not row["curve kind"] and not row["stages"]]:
         notes.append(about_data(rows[0]))
     title = DATA[data].title + (f": {here.substitute}" if here.substitute else "")
-    return Table(title, (*columns, "K", "seconds", "memory, MB"), tuple(lines), tuple(notes))
+    return Table(title, (*columns, "K", "seconds", "CPU seconds", "memory, MB"), tuple(lines), tuple(notes))
 
 
 def about_data(row: Row) -> str:
@@ -154,12 +154,11 @@ def about_data(row: Row) -> str:
 
 
 def costs(rows: Sequence[Row]) -> tuple[str, ...]:
-    """K, seconds and memory."""
-    if not rows:
-        return (NONE,) * 3
+    """K, mean seconds by the clock and of the processor, and the most memory."""
     memory = [row["peak memory in MB"] for row in rows if row["peak memory in MB"]]
-    ks = ", ".join(str(row["K"]) for row in rows)
-    return ks, f"{np.mean([row['seconds'] for row in rows]):.0f}", f"{max(memory):.0f}" if memory else NONE
+    times = (estimate(rows, name) for name in ("seconds", "CPU seconds"))
+    ks = ", ".join(str(row["K"]) for row in rows) or NONE
+    return ks, *(f"{one.mean:.0f}" if one else NONE for one in times), f"{max(memory):.0f}" if memory else NONE
 
 
 # --- classes that arrive

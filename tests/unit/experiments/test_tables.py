@@ -16,7 +16,16 @@ def row(data="mnist", system="diva", seed=1, majority=0.9, **more):
     facts = {"test samples": 10, "training samples": 10, "has test split": True, "fidelity": "as published", "seconds": 3.0}
     about = {"commit": "abc", "processor": "one", "device": "cpu", "torch": "2", "date": "2026-01-01", "source": data}
     cell = {"data": data, "system": system, "seed": seed, "stages": [], "curve kind": "", "substitute": ""}
-    return {**cell, "majority accuracy": majority, **scores, **facts, **about, "peak memory in MB": 400.0, **more}
+    return {
+        **cell,
+        "majority accuracy": majority,
+        **scores,
+        **facts,
+        **about,
+        "peak memory in MB": 400.0,
+        "CPU seconds": None,
+        **more,
+    }
 
 
 def results(rows, profile="full", **here):
@@ -76,6 +85,7 @@ def test_a_table_of_every_metric():
     line = next(dict(zip(table.columns, line, strict=True)) for line in table.lines if line[0].startswith("DIVA, preset"))
     assert line["verdict"] == "reproduced"
     assert (line["NMI"], line["NMI (paper)"], line["K"]) == (".40", ".80 ± .04", "20")
+    assert (line["seconds"], line["CPU seconds"], line["memory, MB"]) == ("3", "·", "400")
     assert as_markdown(table)[0].startswith("| system | paper's accuracy | majority accuracy | verdict |")
 
 
