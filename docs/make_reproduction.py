@@ -1,7 +1,7 @@
 """Write the numbers of docs/reproduction.md from recorded rows: ``python docs/make_reproduction.py [FOLDER]``.
 
-With the folder of a reproduction (``diva reproduce ... --out FOLDER``), its rows and figures are taken over first. Without, all is
-made anew from the recorded rows, but for figures of codes and draws, which are not in rows.
+With the folder of a reproduction (``diva reproduce ... --out FOLDER``), its rows and figures are taken over first. Without, all
+is made anew from the recorded rows, but for figures of codes and draws, which are not in rows.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from diva.experiments.figures import write_figures
 from diva.experiments.page import FIGURES, ROWS, as_text, read_rows, results_of, sections_of
 from diva.experiments.spec import EXPERIMENTS
+from diva.experiments.tables import Results
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "reproduction.md"
@@ -30,14 +31,17 @@ def take_over(folder: Path) -> None:
         shutil.copyfile(figure, IMAGES / figure.name)
 
 
+def recorded() -> Results:
+    """What was measured."""
+    rows = read_rows(RECORDED) if RECORDED.exists() else []
+    return results_of(rows, rows[0]["profile"] if rows else "quick")
+
+
 def page() -> str:
     """The page: what is written by hand, and below it what follows from the rows."""
-    rows = read_rows(RECORDED) if RECORDED.exists() else []
-    results = results_of(rows, rows[0]["profile"] if rows else "quick")
-    write_figures(OF_ROWS, results, {}, IMAGES, formats=("png",))
     images = {key: sorted(path for path in IMAGES.glob("*.png") if _belongs(path.stem, key)) for key in EXPERIMENTS}
     by_hand = PAGE.read_text().partition(MARK)[0]
-    return f"{by_hand}{MARK}\n\n{as_text(sections_of(results, images), DOCS, heading='')}\n"
+    return f"{by_hand}{MARK}\n\n{as_text(sections_of(recorded(), images), DOCS, heading='')}\n"
 
 
 def _belongs(name: str, experiment: str) -> bool:
@@ -49,5 +53,6 @@ def _belongs(name: str, experiment: str) -> bool:
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         take_over(Path(sys.argv[1]))
+    write_figures(OF_ROWS, recorded(), {}, IMAGES, formats=("png",))
     PAGE.write_text(page())
     print(f"wrote {PAGE}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from diva.atomic import write_atomically
 from diva.experiments import spec
-from diva.experiments.data import DATA
+from diva.experiments.data import DATA, Availability
 from diva.experiments.figures import Folders, write_figures
 from diva.experiments.paper import CONTRADICTIONS
 from diva.experiments.rows import Row
@@ -83,12 +83,9 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def results_of(rows: Sequence[Row], profile: str) -> Results:
-    """Results from rows alone: which data were there follows from the rows, where there are some."""
-    found = {row["data"]: row for row in rows}
-    data = {key: available(key, PROFILES[profile]) for key in DATA}
-    for key, row in found.items():
-        data[key] = type(data[key])(row["source"], row["substitute"])
-    return Results(PROFILES[profile], rows, data)
+    """Results from rows alone, wherever they were made: which data were there is in the rows."""
+    there = {row["data"]: Availability(row["source"], row["substitute"]) for row in rows}
+    return Results(PROFILES[profile], rows, {key: there.get(key, Availability(key)) for key in DATA})
 
 
 def sections_of(results: Results, images: dict[str, list[Path]]) -> list[Section]:

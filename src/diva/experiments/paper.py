@@ -43,7 +43,7 @@ def short(value: float) -> str:
     >>> short(0.944), short(1.0), short(-0.01)
     ('.94', '1.00', '-.01')
     """
-    return f"{value:.2f}".replace("0.", ".", 1)
+    return ("-" if value <= -0.005 else "") + f"{abs(value):.2f}".removeprefix("0")
 
 
 @cache

@@ -180,9 +180,10 @@ def incremental(results: Results) -> Iterator[Table]:
 def dynamic(results: Results) -> Iterator[Table]:
     """Scores at the end of every stage."""
     columns = ("system", *(f"{n} digits" for n in spec.GROWING), "K at the end")
-    lines = []
-    for system in spec.DYNAMIC_SYSTEMS:
-        rows = results.of(Cell("mnist", system, 0, spec.GROWING, "stages"))
+    lines, found = [], {s: results.of(Cell("mnist", s, 0, spec.GROWING, "stages")) for s in spec.DYNAMIC_SYSTEMS}
+    if not any(found.values()):
+        return
+    for system, rows in found.items():
         ends = [[row["stage scores"][i] for row in rows] for i in range(len(spec.GROWING))]
         said = [str(estimate(end, "majority accuracy") or NONE) for end in ends]
         lines.append((spec.SYSTEMS[system].title, *said, ", ".join(str(row["K"]) for row in rows) or NONE))
@@ -231,9 +232,10 @@ def trace(results: Results) -> Iterator[Table]:
 
 def shuffle(results: Results) -> Iterator[Table]:
     """With and without shuffles."""
-    lines = []
-    for system in ("diva", "diva_unshuffled"):
-        rows = results.of(Cell("mnist", system, 0, (), "shuffle"))
+    lines, found = [], {s: results.of(Cell("mnist", s, 0, (), "shuffle")) for s in ("diva", "diva_unshuffled")}
+    if not any(found.values()):
+        return
+    for system, rows in found.items():
         said = [str(estimate(rows, name) or NONE) for name in ("majority accuracy", "one-to-one accuracy", "NMI")]
         lines.append(("with" if system == "diva" else "without", *said, ", ".join(str(row["K"]) for row in rows) or NONE))
     columns = ("shuffles", "majority accuracy", "one-to-one accuracy", "NMI", "K")
