@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from diva.data import Source, dataset_info, load_dataset
 from diva.data.datasets.load import find_layout, where_to_put
-from diva.data.datasets.registry import AS_PUBLISHED
+from diva.data.datasets.registry import AS_PUBLISHED, VADE_HHAR
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def find_data(data: PaperData) -> Availability:
         found = find_layout(dataset_info(name))
         if found is not None:
             same = found[0].fidelity == AS_PUBLISHED and (name == data.names[0] or name in data.is_same)
-            same = same or "which is UCI HAR" in found[0].fidelity  # the paper's HHAR in effect
+            same = same or found[0].fidelity == VADE_HHAR  # the paper's HHAR in effect
             return Availability(name, "" if same else data.stands_for)
     return Availability(None, missing=where_to_put(dataset_info(data.names[0])))
 

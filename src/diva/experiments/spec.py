@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from diva.data import dataset_info
 from diva.experiments.data import DATA, Availability, find_data, stand_in
 from diva.models.config import PAPER_DATASETS
 
@@ -170,6 +171,8 @@ def parameters_of(cell: Cell, profile: Profile, source: str) -> dict[str, Any]:
         params["latent_dim"] = 16 if data.is_image else 100
     if system.params.get("preset") == "paper":
         params |= PAPER_DATASETS.get(source, {})
+    if cell.system == "diva_default":  # as `diva fit` calls it on data by name
+        params |= dataset_info(source).parameters
     if profile.name == "smoke":
         params |= system.tiny
     n_epochs = {"smoke": system.n_epochs[0], "quick": system.n_epochs[1]}.get(profile.name)

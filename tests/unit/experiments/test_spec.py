@@ -58,6 +58,11 @@ def test_stl10_has_the_papers_learning_rate_and_its_substitute_does_not():
     assert "learning_rate" not in parameters_of(Cell("stl10", "diva_default", 1), FULL, "stl10")
 
 
+def test_the_default_is_what_diva_fit_does_on_data_by_name():
+    assert parameters_of(Cell("fashion_mnist", "diva_default", 1), FULL, "fashion_mnist") == {"augmentation": "photo"}
+    assert "augmentation" not in parameters_of(Cell("fashion_mnist", "diva", 1), FULL, "fashion_mnist")
+
+
 def test_data_that_are_not_here_have_no_job(monkeypatch, tmp_path):
     monkeypatch.setenv("DIVA_DATA", str(tmp_path))
     monkeypatch.setenv("DIVA_CACHE", str(tmp_path / "cache"))
