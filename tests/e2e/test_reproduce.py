@@ -95,7 +95,12 @@ def test_everything_killed_and_started_again_repeats_nothing(tmp_path):
     assert not (out / "rows.jsonl").exists()
 
     both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=900)[1] for process in both]
+    try:
+        said = [process.communicate()[1] for process in both]
+    finally:
+        for process in both:
+            process.kill()
+            process.wait()
     assert [process.returncode for process in both] == [0, 0], said
     assert all("failed" not in text for text in said)
     after = stamps(out)

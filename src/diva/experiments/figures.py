@@ -280,7 +280,7 @@ def kept_map(folder: Path, stage: int, by: str) -> tuple[NDArray[Any], NDArray[A
 def _maps(parts: Sequence[tuple[str, NDArray[Any], NDArray[Any]]], n_columns: int, by: str, size: float = 1.8) -> Any:
     n_columns = min(n_columns, len(parts))
     n_rows = -(-len(parts) // n_columns)
-    figure, panels = _figure(size * n_columns, (size + 0.15) * n_rows + 0.3, n_rows, n_columns)
+    figure, panels = _figure(size * n_columns, 0.9 * size * n_rows + 0.3, n_rows, n_columns)
     numbers = sorted({int(k) for *_, labels in parts for k in np.unique(labels)})
     place = {k: i for i, k in enumerate(numbers)}
     for panel in panels.flat:
@@ -298,7 +298,6 @@ def _maps(parts: Sequence[tuple[str, NDArray[Any], NDArray[Any]]], n_columns: in
                     {"facecolor": "white", "edgecolor": "none", "alpha": 0.65, "pad": 0.8}
                 )
         panel.set_title(title, fontsize=8, loc="left", fontweight="bold")
-        panel.set_aspect("equal", adjustable="datalim")
     if by == "digit":
         _legend(figure, [("o", colour_of(place[k]), colour_of(place[k]), str(k)) for k in numbers], n_columns=len(numbers))
     return figure
