@@ -64,7 +64,7 @@ class System:
 
 _SMALL = {"hidden_sizes": (32,), "latent_dim": 4}
 _FEW = {"min_new_atoms": 1.0, "min_target_atoms": 2.0, "min_retained_atoms": 0.0}
-_DIVA: dict[str, Any] = {"model": "diva", "n_epochs": (2, 30), "tiny": _FEW}
+_DIVA: dict[str, Any] = {"model": "diva", "n_epochs": (2, 20), "tiny": _FEW}
 _GMVAE: dict[str, Any] = {"model": "gmvae", "n_epochs": (2, 30), "tiny": {**_SMALL, "prior_size": 16, "style_dim": 4}}
 
 SYSTEMS = {
@@ -79,7 +79,7 @@ SYSTEMS = {
         System("ddpm", "DDPM", "ddpm", "DDPM", n_epochs=(4, 40), tiny={**_SMALL, "n_couplings": 2, "n_hidden": 8}),
         System("deepdpm", "DeepDPM", "deepdpm", "DeepDPM", n_epochs=(4, 60), tiny={**_SMALL, "n_hidden": 8, "move_every": 1}),
         System("diva", 'DIVA, preset="paper"', published="DIVA", params={"preset": "paper"}, **_DIVA),
-        System("diva_default", "DIVA, default of this package", "diva", n_epochs=(2, 30)),
+        System("diva_default", "DIVA, default of this package", "diva", n_epochs=(2, 20)),
         System("sbvae", "SB-VAE", "sbvae", n_epochs=(2, 40), tiny=_SMALL),
         System("diva_unshuffled", "DIVA without shuffles", params={"preset": "paper", "shuffles": False}, **_DIVA),
         System(
