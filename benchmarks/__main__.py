@@ -28,6 +28,7 @@ BENCHMARKS = {
     "scale": bench_scale.main,
     "memory": bench_scale.memory,
     **{name: partial(bench_diva.run, name) for name in bench_diva.CASES},
+    "alternatives": bench_diva.alternatives,
     "ablation": bench_diva.ablation,
     "threads": bench_diva.threads,
     **bench_training.BENCHMARKS,

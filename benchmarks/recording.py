@@ -1,45 +1,19 @@
-"""What every benchmark shares: where and when it ran, and how its rows are kept and shown."""
+"""How benchmarks keep and show their rows; the rows themselves are those of `diva.experiments.rows`."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-import subprocess
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import sklearn
-import torch
+from diva.experiments.rows import Row, circumstances, commit, scores
 
-import diva
+__all__ = ["RESULTS", "Row", "best_time", "circumstances", "record", "scores", "show", "table"]
 
-Row = dict[str, Any]
-# read when a benchmark starts, not when it ends: that is the code it runs
-COMMIT = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False).stdout.strip()
 RESULTS = Path(__file__).parent / "results"
-
-
-def circumstances() -> Row:
-    """Date, commit, machine and versions."""
-    processor = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        names = [line.split(":")[1].strip() for line in cpuinfo.read_text().splitlines() if line.startswith("model name")]
-        processor = names[0] if names else processor
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": COMMIT,
-        "processor": f"{processor}, {os.cpu_count()} cores",
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "scikit-learn": sklearn.__version__,
-        "diva": diva.__version__,
-    }
+commit()  # noted when a benchmark starts, not when it ends: that is the code it runs
 
 
 def record(name: str, title: str, rows: Sequence[Row], notes: Sequence[str] = ()) -> None:

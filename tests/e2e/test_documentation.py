@@ -95,7 +95,7 @@ def test_local_links_lead_somewhere(page):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("name", ["make_commands", "make_parameters"])
+@pytest.mark.parametrize("name", ["make_commands", "make_parameters", "make_reproduction"])
 def test_pages_made_from_the_code_are_up_to_date(name):
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     script = importlib.util.module_from_spec(spec)

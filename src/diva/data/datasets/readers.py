@@ -21,7 +21,7 @@ from diva.data.formats.files import check_unpacked
 from diva.data.formats.idx import open_idx
 from diva.data.formats.npy import open_archive, open_npz
 from diva.data.formats.objects import SparseSource
-from diva.data.sources import ArraySource, LoadedData, Source
+from diva.data.sources import ArraySource, LoadedData, PartOfSource, Source
 from diva.exceptions import DataError
 
 HAR_TRAIN, HAR_TEST = 7_352, 2_947  # rows, split by persons
@@ -98,21 +98,24 @@ def _svhn_digits(path: Path) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def read_features(path: Path, names: tuple[str, str, str, str] = ("X", "y", "X_test", "y_test")) -> LoadedData:
-    """An npz file with samples and labels, and optionally those for testing and ``class_names``."""
+    """An npz file with samples and labels, and optionally those for testing, or ``is_train``, and ``class_names``."""
     arrays = read_npz(path, *names[:2])
     found = [arrays[name] for name in (names if set(names) <= set(arrays) else names[:2])]
+    if len(found) == 2 and "is_train" in arrays:
+        train = arrays["is_train"].astype(bool)
+        found = [values[chosen] for chosen in (train, ~train) for values in found]
     return _from_arrays(*found, class_names=to_names(arrays.get("class_names")))
 
 
-def read_sparse(path: Path) -> LoadedData:
+def read_sparse(path: Path, train: CountTrain | None = None) -> LoadedData:
     """The parts of a sparse matrix by rows and ``y`` in an npz file, and optionally ``class_names`` and ``vocab``."""
     arrays = read_npz(path, "data", "indices", "indptr", "shape", "y")
-    return LoadedData(
-        open_npz(path).source,
-        to_labels(arrays["y"]),
-        class_names=to_names(arrays.get("class_names")),
-        feature_names=to_names(arrays.get("vocab")),
-    )
+    names: dict[str, Any] = {"class_names": to_names(arrays.get("class_names")), "feature_names": to_names(arrays.get("vocab"))}
+    source, labels = open_npz(path).source, to_labels(arrays["y"])
+    if train is None or len(source) != len(labels):
+        return LoadedData(source, labels, **names)
+    first, rest = np.split(np.arange(len(labels)), [train(len(labels))])
+    return LoadedData(PartOfSource(source, first), labels[first], PartOfSource(source, rest), labels[rest], **names)
 
 
 def read_mat_rows(path: Path, train: CountTrain | None = None) -> LoadedData:

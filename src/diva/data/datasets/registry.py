@@ -150,6 +150,12 @@ IMAGENET50_TEST_FILE = DataFile(
 )
 
 
+REUTERS10K_REDRAWN_FILE = DataFile(
+    "reuters10k_rcv1.npz", sha256="a6516e213cc967c9787080324fac85c7082ef4431de0559ceaa5bee72e664998"
+)
+IMAGENETTE_FILE = DataFile("imagenette_lite0.npz", sha256="7bb0f1dea0c13d9af37fc16f04f7dd912a179336b39735fe55ae7468109954b1")
+
+
 def _tensors(folder: str, data: str, fidelity: str = AS_PUBLISHED) -> Layout:
     """Saved tensors of the DeepDPM project: train_data.pt or train_codes.pt, and for testing those called test or val."""
     return Layout(folder, (DataFile(f"train_{data}.pt"), DataFile("train_labels.pt")), readers.read_tensors, fidelity)
@@ -204,6 +210,12 @@ REGISTRY = {
                     (DataFile("x10k.npy"), DataFile("y10k.npy")),
                     partial(readers.read_npy_rows, train=readers.first_80_percent),
                 ),
+                Layout(
+                    "reuters10k_redrawn",
+                    (REUTERS10K_REDRAWN_FILE,),
+                    partial(readers.read_sparse, train=readers.first_80_percent),
+                    "redrawn: the same corpus, topics, size and weighting, but not the same documents",
+                ),
             ),
             note="NIST gives out RCV1 on request. "
             "Use reuters10k.mat with rows in X and labels in Y, or x10k.npy and y10k.npy of the VaDE project.",
@@ -254,6 +266,16 @@ REGISTRY = {
                 ),
             ),
             note="Copy the files of pretrained_embeddings/MOCO/IMAGENET_50 from https://github.com/BGU-CS-VIL/DeepDPM.",
+        ),
+        DatasetInfo(
+            "imagenette",
+            "Imagenette, EfficientNet-Lite0 features",
+            "9,469 + 3,925 x 1,280",
+            10,
+            "ImageNet terms: non-commercial research",
+            "J. Howard: Imagenette, 2019; features of M. Tan, Q. Le: EfficientNet, ICML 2019 (Lite0)",
+            (Layout("imagenette_lite0", (IMAGENETTE_FILE,), readers.read_features, OWN_FEATURES),),
+            note="imagenette_lite0.npz holds features X, labels y and is_train; `diva data features` makes such features.",
         ),
         DatasetInfo(
             "cifar10",

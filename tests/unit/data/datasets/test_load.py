@@ -291,6 +291,27 @@ def test_har_recomputed(root):
     assert data.test_source is None
 
 
+def test_reuters10k_redrawn(root):
+    """Not the published draw, split as the published one."""
+    dense = write_sparse(root / "reuters10k_redrawn" / "reuters10k_rcv1.npz")
+    data = load_dataset("reuters10k")
+    n = len(dense) * 4 // 5
+    assert "redrawn" in data.fidelity
+    np.testing.assert_array_equal(everything(data.source), dense[:n])
+    np.testing.assert_array_equal(everything(data.test_source), dense[n:])
+    assert len(data.test_labels) == len(dense) - n
+
+
+def test_features_that_say_which_rows_are_for_training(root):
+    (root / "imagenette_lite0").mkdir(parents=True)
+    path = root / "imagenette_lite0" / "imagenette_lite0.npz"
+    np.savez(path, X=np.arange(4.0)[:, None], y=np.array([0, 1, 0, 1]), is_train=np.array([True, False, True, False]))
+    data = load_dataset("imagenette")
+    assert everything(data.source).ravel().tolist() == [0, 2]
+    assert everything(data.test_source).ravel().tolist() == [1, 3]
+    assert (data.labels.tolist(), data.test_labels.tolist()) == ([0, 0], [1, 1])
+
+
 @pytest.mark.parametrize("name", ["reuters_r8", "reuters_r52", "reuters1200"])
 def test_text(root, name):
     more = {} if name == "reuters1200" else {"class_names": np.array(["acq", "earn"]), "vocab": np.array(list("abcdefg"))}

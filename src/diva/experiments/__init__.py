@@ -1,0 +1,1 @@
+"""The paper's evaluation: cells to run, rows they leave, tables and figures beside the published values."""
