@@ -17,8 +17,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from diva.assignment import Assignment
 from diva.data import ArrayBatches, ReiterableBatches, Rows, is_batch_source, to_numpy
 from diva.exceptions import DataChangedError, InterruptedFitWarning
+from diva.explain import Explained
 from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
 from diva.mixture.model import Level, MixtureModel, check_component_labels
@@ -29,6 +31,7 @@ from diva.mixture.standardize import Measurement, measure
 from diva.parameters import Flag, Seed, check_parameters, parameter, plain, takes, values_of
 from diva.partition.hierarchy import Hierarchy, group, group_as
 from diva.partition.walk import Walk
+from diva.progress import progress_of
 from diva.runs.archive import Archive, write_archive
 
 
@@ -40,11 +43,11 @@ class FitParameters:
     random_state: Any = parameter(
         None, Seed(), help="Same seed, data, machine and number of threads: same numbers, bit for bit."
     )
-    verbose: bool = parameter(False, Flag(), help="Print a line for every lap.")
+    verbose: bool = parameter(False, Flag(), help="Show a bar in a terminal or a notebook, elsewhere a line for every lap.")
 
 
 @takes(MixtureOptions, FitParameters)
-class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class DPMixture(Explained, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Dirichlet process mixture of Gaussians that finds the number of components by itself.
 
     Memoized online variational Bayes with births, merges and deletions, each accepted only if the evidence lower bound on all
@@ -210,9 +213,12 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         named_after: MixtureModel | None = None,
     ) -> Self:
         """Run laps from a start, or from the best of several."""
-        on_lap = _print_lap if values_of(self, FitParameters).verbose else None
         try:
-            with _explaining_singular():
+            with _explaining_singular(), progress_of(values_of(self, FitParameters).verbose) as progress:
+
+                def on_lap(record: LapRecord) -> None:
+                    progress.say(_describe_lap(record))
+
                 if start is not None:
                     fitted = fit_from(start, source, measured.n_rows, rng, on_lap=on_lap)
                 elif (n_features := len(measured.lowest)) == self.n_features_in_:
@@ -288,6 +294,21 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if reject:
             labels[self.mixture_.tail_probability(source) < self.mixture_.outlier_level] = -1
         return labels
+
+    def assign(self, X: Any) -> Assignment:
+        """All that the mixture says about samples: clusters, probabilities, log densities, outliers; and where they lie."""
+        check_is_fitted(self)
+        rows = list(self._source(X, reset=False))  # looked at several times
+        mixture, scores = self.mixture_, self.mixture_.score_samples(rows)
+        components = mixture.predict(rows, "component")
+        return Assignment(
+            codes=np.concatenate([some.z.cpu().numpy() for some in mixture.assign(rows)]).astype(np.float32),
+            probabilities=mixture.predict_proba(rows),
+            positions=mixture.cluster_of_component()[components],
+            components=components,
+            scores=scores,
+            novel=mixture.tail_probability_of(scores) < mixture.outlier_level,
+        )
 
     def outlier_scores(self, X: Any) -> NDArray[np.float64]:
         """How far out each sample is, from 0 to 1: the share of samples of the mixture that are denser, (n_samples,)."""
@@ -401,6 +422,6 @@ def _explaining_singular() -> Iterator[None]:
         ) from error
 
 
-def _print_lap(record: LapRecord) -> None:
+def _describe_lap(record: LapRecord) -> str:
     done = ", ".join(f"{n} {name}" for name in ("births", "merges", "deletes") if (n := getattr(record, name)))
-    print(f"lap {record.lap:3d}  K {record.n_components:3d}  bound per sample {record.elbo_per_sample:.5f}  {done}")
+    return f"lap {record.lap:3d}  K {record.n_components:3d}  bound per sample {record.elbo_per_sample:.5f}  {done}".rstrip()

@@ -188,7 +188,8 @@ class MixtureModel:
         """Probability of each cluster for each code, (n, n_clusters)."""
         positions = torch.tensor(self.cluster_of_component(level))
         member = torch.nn.functional.one_hot(positions).double().to(self.device)
-        return np.concatenate([(some.resp.double() @ member).cpu().numpy() for some in self.assign(codes)])
+        parts = [(some.resp.double() @ member).clamp_max(1.0).cpu().numpy() for some in self.assign(codes)]  # were rounded
+        return np.concatenate(parts)
 
     @one_thread()
     def score_samples(self, codes: NDArray[Any] | Iterable[Rows]) -> NDArray[np.float64]:
@@ -214,7 +215,11 @@ class MixtureModel:
 
     def tail_probability(self, codes: NDArray[Any] | Iterable[Rows]) -> NDArray[np.float64]:
         """Share of draws of the mixture that are less dense than each code, (n,): near 0 far from all components."""
-        rank = np.searchsorted(self._scores_of_draws, self.score_samples(codes), side="right")
+        return self.tail_probability_of(self.score_samples(codes))
+
+    def tail_probability_of(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same by log densities that are known already, (n,)."""
+        rank = np.searchsorted(self._scores_of_draws, scores, side="right")
         return np.asarray((rank + 1.0) / (N_TAIL_DRAWS + 1.0))
 
     @property

@@ -9,7 +9,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -21,13 +21,16 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from diva.assignment import Assignment as Assignment  # models import it from here
 from diva.data import InputPipeline, Samples
 from diva.data.scaling import FARTHEST
 from diva.devices import resolve_device
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
+from diva.explain import Explained
 from diva.models.config import Config, DataParameters, RunParameters, TrainingConfig
 from diva.models.novelty import NOVEL_SHARE
 from diva.parameters import Parameter, check_parameters, plain, values_of
+from diva.progress import Progress, progress_of
 from diva.runs.archive import Archive, parts_with, write_archive
 from diva.runs.folder import RunFolder, RunIdentity, fingerprint
 from diva.runs.records import record_from_plain
@@ -40,25 +43,7 @@ from diva.version import __version__
 WATCHING = ("run_dir", "checkpoint_every", "resume", "callbacks", "verbose", "device")
 
 
-@dataclass(frozen=True, eq=False)
-class Assignment:
-    """All that a model says about samples, for one look at them."""
-
-    codes: NDArray[np.float32]  # (n, latent_dim)
-    probabilities: NDArray[np.float64]  # (n, n_clusters): of each cluster, by position
-    positions: NDArray[np.int64]  # (n,): the most probable cluster, as a position; ``ids[positions]`` are permanent ids
-    components: NDArray[np.int64]  # (n,): the most probable component of the mixture, or the cluster again
-    scores: NDArray[np.float64]  # (n,): low means unlike anything the model knows
-    novel: NDArray[np.bool_]  # (n,)
-
-    @property
-    def confidence(self) -> NDArray[np.float64]:
-        """Probability of the cluster at ``positions``, (n,)."""
-        rows = np.arange(len(self.positions))
-        return np.minimum(self.probabilities[rows, self.positions], 1.0)  # responsibilities are rounded to float32
-
-
-class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class Clusterer(Explained, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Codes of samples, and clusters of the codes.
 
     A model names its parameters (`diva.parameters.takes`) and fills in the abstract methods; it gets data of all kinds, files
@@ -374,12 +359,13 @@ class DeepClusterer(Clusterer):
         if folder is not None and identity is not None:
             self._open_run(folder, state, identity)
 
+        progress: Progress = Progress()
+
         def on_epoch(record: EpochRecord) -> bool:
             is_due = state.epoch % run.checkpoint_every == 0 or state.position >= objective.n_epochs
             if folder is not None and identity is not None and is_due:
                 folder.write_checkpoint(self._checkpoint(state), identity)
-            if run.verbose:
-                print(describe_epoch(record, objective.n_epochs), flush=True)
+            progress.say(describe_epoch(record, objective.n_epochs), state.position / objective.n_epochs)
             self.history_ = state.history
             model = self._as_of_now(state, objective) if run.callbacks else self
             answers = [callback(model, record) for callback in run.callbacks]
@@ -388,11 +374,13 @@ class DeepClusterer(Clusterer):
         watchers = [callback.on_step for callback in run.callbacks if hasattr(callback, "on_step")]
 
         def on_step(step: int, n_steps: int) -> None:
+            progress.move((state.position + step / n_steps) / objective.n_epochs)
             for watcher in watchers:
                 watcher(step, n_steps)
 
         try:
-            run_epochs(state, objective, self.config_.early_stopping, Watch(on_epoch, on_step))
+            with progress_of(run.verbose) as progress:
+                run_epochs(state, objective, self.config_.early_stopping, Watch(on_epoch, on_step))
         except TrainingError as error:
             kept = f" The last good checkpoint is {folder.checkpoint}." if folder and folder.checkpoint.exists() else ""
             raise TrainingError(f"{error}{kept}") from error

@@ -100,22 +100,22 @@ class Hierarchy:
         check_resolution(resolution)
         return self.cut(self.n_components - int((self.heights >= resolution).sum()))
 
-    def layers(self, most: int = 5) -> list[Layer]:
+    def layers(self, most: int = 5, odds: FloatArray | None = None) -> list[Layer]:
         """Partitions that are clearer than their neighbours in the tree, from fine to coarse.
 
         A cut is clear if what it keeps apart is far less likely to be one than what it has joined: its strength is the
-        difference of the two log odds, in nats. Heights should be probabilities, as `group_by_valleys` gives them.
+        difference of the two log odds, in nats; `log_odds` by default, or those of `flow_log_odds`.
         """
-        odds = self._log_odds()
+        odds = self.log_odds() if odds is None else odds
         before = np.concatenate([[min(0.0, odds[0])] if len(odds) else [], odds[:-1]])
         strengths = odds - np.maximum(before, 0.0)  # of the cut before each join; joins that pay need no strength
         clearest = np.argsort(-strengths, kind="stable")[:most]
         cuts = sorted(int(step) for step in clearest if strengths[step] > 0)
         return [Layer(self.n_components - step, float(strengths[step]), self.cut(self.n_components - step)) for step in cuts]
 
-    def separations(self) -> FloatArray:
+    def separations(self, odds: FloatArray | None = None) -> FloatArray:
         """Log odds, in nats, that each chosen cluster is one of its own, where it would be joined next; (n_groups,)."""
-        odds, n_components = self._log_odds(), self.n_components
+        odds, n_components = self.log_odds() if odds is None else odds, self.n_components
         found = np.full(self.n_groups, np.inf)
         node_of = {int(node): label for node, label in zip(self._nodes(), self.labels.tolist(), strict=True)}
         for step in range(n_components - self.n_groups, n_components - 1):
@@ -128,10 +128,14 @@ class Hierarchy:
         """The node of the chosen cluster of each component."""
         return nodes_after(self.merges, self.n_components - self.n_groups)
 
-    def _log_odds(self) -> FloatArray:
-        """Of not being one, at each join."""
+    def log_odds(self) -> FloatArray:
+        """Of not being one, at each join, where heights are probabilities, as `group_by_valleys` gives them."""
         one = np.clip(self.heights, 1e-300, 1 - 1e-16)
         return np.asarray(np.log1p(-one) - np.log(one))
+
+    def flow_log_odds(self) -> FloatArray:
+        """The same where heights are flows: how many times less than what the chosen resolution asks for is shared."""
+        return np.asarray(np.log(self.resolution) - np.log(np.clip(self.heights, 1e-16 * self.resolution, None)))
 
     def permuted(self, order: npt.ArrayLike) -> Hierarchy:
         """Return the same tree with its components in another order, the old position of each, (K,)."""

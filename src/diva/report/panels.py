@@ -93,8 +93,8 @@ def tiles(findings: Findings) -> str:
         *([] if found.n_components is None else [counted(found.n_components, "component")]),
         counted(found.n_samples, "sample"),
         (confidence, "mean confidence"),
-        counted(len(found.epochs), "epoch"),
-        (duration(found.seconds), "of training"),
+        counted(len(found.epochs), found.rounds),
+        *([(duration(found.seconds), "of training")] if found.seconds else []),
     ]
     if found.metrics and (row := found.metrics.get("clusters")):
         facts += [(percent(row["acc_one_to_one"]), "one-to-one accuracy"), (f"{row['nmi']:.3f}", "NMI")]
@@ -109,9 +109,10 @@ def _sparkline(findings: Findings) -> str:
         return ""
     points = [(200 * i / (len(counts) - 1), 37 - 34 * k / max(counts)) for i, k in enumerate(counts)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    label = f"K over the epochs: at first {counts[0]}, in the end {counts[-1]}, at most {max(counts)}"
+    over = f"K over the {findings.summary.rounds}s"
+    label = f"{over}: at first {counts[0]}, in the end {counts[-1]}, at most {max(counts)}"
     return (
-        f'<div class="tile wide"><dt>K over the epochs, at most {max(counts)}</dt><dd>'
+        f'<div class="tile wide"><dt>{over}, at most {max(counts)}</dt><dd>'
         f'<svg viewBox="-3 0 206 40" preserveAspectRatio="none" role="img" aria-label="{label}">'
         f'<polygon points="0,37 {line} 200,37" class="area"/>'
         f'<polyline points="{line}" class="line" vector-effect="non-scaling-stroke"/></svg></dd></div>'
@@ -162,8 +163,8 @@ def _map_level(findings: Findings, level: Level) -> dict[str, Any]:
         "word": level.word,
         "groups": level.groups.tolist(),
         "names": level.names,
-        "colours": [colour_of(i) for i in range(len(level.names))],
-        "symbols": [symbol_of(i) for i in range(len(level.names))],
+        "colours": [colour_of(i) for i in level.colours],
+        "symbols": [symbol_of(i) for i in level.colours],
         "middles": {i: _rounded(xy, 2) for i, xy in findings.middles(level).items()},
     }
 
@@ -217,7 +218,7 @@ def _card(cluster: FoundCluster, body: str) -> str:
     if cluster.n_components > 1:
         parts.append(count(cluster.n_components, "component"))
     return (
-        f'<article class="card" id="cluster-{cluster.number}"><h3>{chip(cluster.number)} Cluster {cluster.number}</h3>'
+        f'<article class="card" id="cluster-{cluster.number}"><h3>{chip(cluster.number)} {escape(cluster.title)}</h3>'
         f'<p class="facts">{" · ".join(parts)}</p>{body or _note("No sample is in this cluster.")}</article>'
     )
 
@@ -314,7 +315,7 @@ def agreement_panel(findings: Findings) -> Panel | None:
         + _note("Samples of each class in each cluster; the darker, the larger the share of the cluster.")
         + _plot_box("contingency-plot", label, n_columns if table.shape[0] * n_columns <= plots.MOST_CELLS else 0)
     )
-    plot = plots.contingency_plot(table, names, findings.table_order)
+    plot = plots.contingency_plot(findings)
     return Panel("agreement", "Agreement with the labels", body, {"contingency-plot": plot})
 
 
@@ -339,7 +340,7 @@ def epochs_panel(findings: Findings) -> Panel | None:
     found = findings.summary
     if not found.epochs:
         return None
-    title, note = f"The {'loss' if findings.bound_range is None else 'bound'} over the epochs", ""
+    title, note = f"The {'loss' if findings.bound_range is None else 'bound'} over the {found.rounds}s", ""
     if found.n_components is not None:
         title = title.replace("The", "K and the")
         note = (
@@ -348,7 +349,7 @@ def epochs_panel(findings: Findings) -> Panel | None:
             f"The mixture at the end has {count(found.n_components, 'component')} in {count(found.n_clusters, 'cluster')}."
         )
     if findings.n_below:
-        note += f" The bound of {count(findings.n_below, 'epoch')} is too low to be shown."
+        note += f" The bound of {count(findings.n_below, found.rounds)} is too low to be shown."
     return _plot_panel("epochs", title, _note(note), plots.epochs_plot(findings), title)
 
 
@@ -390,7 +391,7 @@ def reconstruction_panel(findings: Findings) -> Panel | None:
         names, clusters = (of[snapshot.reconstructed].tolist() for of in (snapshot.index, snapshot.clusters))
         pairs = "".join(
             f'<figure><img src="{png_uri(original)}" alt="Sample {name}"><img src="{png_uri(copy)}" alt="its reconstruction">'
-            f"<figcaption>{chip(cluster)}</figcaption></figure>"
+            f"<figcaption>{chip(findings.summary.ids[cluster])}</figcaption></figure>"
             for original, copy, name, cluster in zip(*findings.reconstructions, names, clusters, strict=True)
         )
         note = "Above the sample, below what the decoder makes of its code, with the number of its cluster."
@@ -410,14 +411,12 @@ def reconstruction_panel(findings: Findings) -> Panel | None:
 def settings_panel(findings: Findings) -> Panel:
     """Configuration, versions, timings."""
     found = findings.summary
-    times = {
-        "finished": date(found.finished),
-        "training": duration(found.seconds),
-        "of which the mixture": duration(sum(epoch.mixture_seconds for epoch in found.epochs)),
-        "per epoch": duration(found.seconds / max(1, len(found.epochs))),
-    }
-    if found.components is None:
-        del times["of which the mixture"]
+    times = {"finished": date(found.finished)}
+    if found.seconds:
+        times["training"] = duration(found.seconds)
+        if found.components is not None:
+            times["of which the mixture"] = duration(sum(epoch.mixture_seconds for epoch in found.epochs))
+        times[f"per {found.rounds}"] = duration(found.seconds / max(1, len(found.epochs)))
     body = (
         '<div class="columns">'
         f"<div><h3>Parameters that were set</h3>{_facts(found.params or {'none': 'all at their defaults'})}"

@@ -32,7 +32,8 @@ def map_plot(findings: Findings, level: Level) -> Plot:
     marks: list[Mark] = []
     for group in np.unique(level.groups).tolist():
         x, y = points[level.groups == group].T
-        marks.append(Points(x.tolist(), y.tolist(), colour_of(group), symbol_of(group), size, opacity=0.7))
+        number = level.colours[group]
+        marks.append(Points(x.tolist(), y.tolist(), colour_of(number), symbol_of(number), size, opacity=0.7))
     for group, (x, y) in findings.middles(level).items():
         marks.append(Text(float(x), float(y), clipped(level.names[group], 14), box="#ffffffcc", bold=True))
     return Plot([Area(marks, Axis(hidden=True), Axis(hidden=True))], height=590)
@@ -42,7 +43,7 @@ def sizes_plot(findings: Findings) -> Plot:
     """Samples and mean confidence of each cluster, as bars side by side."""
     clusters = findings.filled
     colours = [c.colour for c in clusters]
-    rows = row_ticks([str(c.number) for c in clusters], "cluster")
+    rows = row_ticks([clipped(c.name or str(c.number), 18) for c in clusters], "cluster")
     said = [f"cluster {c.number}: {count(c.size, 'sample')}" for c in clusters]
     sizes = Bars([c.size for c in clusters], colours, [f"{c.size:,}" for c in clusters], said)
     texts = [percent(c.confidence).replace("over ", ">") for c in clusters]
@@ -55,20 +56,23 @@ def sizes_plot(findings: Findings) -> Plot:
     return Plot([left, right], _rows_height(len(clusters), 24, 15), columns=2, shares=(5, 4))
 
 
-def contingency_plot(table: NDArray[np.int64], names: Sequence[str], order: Sequence[int]) -> Plot:
+def contingency_plot(findings: Findings) -> Plot:
     """Classes against clusters, with the counts; the darker, the larger the share of the cluster."""
-    counts = table[:, order]
+    table, names, order = findings.snapshot.table, findings.class_names, findings.table_order
+    assert table is not None
+    assert names is not None
+    counts, labels = table[:, order], [clipped(findings.label_of(k), 12) for k in order]
     shares = np.round(counts / np.maximum(counts.sum(axis=0), 1), 3).tolist()
     is_small = counts.size <= MOST_CELLS
     texts = [[f"{n:,}" if n else "" for n in line] for line in counts.tolist()] if is_small else ()
     hover = [
         [
             f"cluster {cluster}, class {name}\n{count(n, 'sample')}\n{share:.1%} of the cluster"
-            for cluster, n, share in zip(order, line, row, strict=True)
+            for cluster, n, share in zip(labels, line, row, strict=True)
         ]
         for name, line, row in zip(names, counts.tolist(), shares, strict=True)
     ]
-    x = Axis("cluster", (-0.5, len(order) - 0.5), [(i, str(k)) for i, k in enumerate(order)])
+    x = Axis("cluster", (-0.5, len(order) - 0.5), list(enumerate(labels)))
     y = Axis("class", (len(names) - 0.5, -0.5), [(i, clipped(name, 24)) for i, name in enumerate(names)])
     height = max(150, (30 if is_small else 11) * len(names) + 74)
     return Plot([Area([Heat(shares, hover, texts)], x, y)], height, width=42 * len(order) + 168)
@@ -96,16 +100,20 @@ def tree_plot(findings: Findings, tree: Tree) -> Plot:
             xs += [round(x[of], 4), round(x[node], 4), None]
             ys += [y[a], y[b], None]
     marks: list[Mark] = [
-        Line(xs, ys, palette.NEUTRAL if of is None else colour_of(of), width=1.5 if of is None else 2.5)
+        Line(xs, ys, palette.NEUTRAL if of is None else findings.colour_at(of), width=1.5 if of is None else 2.5)
         for of, (xs, ys) in paths.items()
     ]
     for of in sorted(set(components.clusters)):
         own = [leaf for leaf in leaves if components.clusters[leaf] == of]
-        said = [f"component {components.ids[k]}\ncluster {of}\n{count(components.sizes[k], 'sample')}" for k in own]
-        marks.append(Points([start] * len(own), [y[k] for k in own], colour_of(of), symbol_of(of), 8, said))
+        label, number = findings.label_of(of), findings.summary.ids[of]
+        said = [f"component {components.ids[k]}\ncluster {label}\n{count(components.sizes[k], 'sample')}" for k in own]
+        marks.append(Points([start] * len(own), [y[k] for k in own], colour_of(number), symbol_of(number), 8, said))
     marks.append(Rule(tree.cut, "cut here"))
     reach = 1 - start
-    rows = row_ticks([f"{components.ids[k]} in {components.clusters[k]}" for k in leaves], "component in cluster")
+    rows = row_ticks(
+        [f"{components.ids[k]} in {clipped(findings.label_of(components.clusters[k]), 18)}" for k in leaves],
+        "component in cluster",
+    )
     across = Axis("distance", (start - 0.02 * reach, 1 + 0.03 * reach))
     return Plot([Area(marks, across, rows)], _rows_height(n, 22, 14))
 
@@ -115,8 +123,9 @@ def epochs_plot(findings: Findings) -> Plot:
     epochs = findings.summary.epochs
     tints = dict(zip(dict.fromkeys(phase for phase, _, _ in findings.phases), cycle(palette.TINTS), strict=False))
     spans = [Span(first - 0.5, last + 0.5, tints[phase], phase) for phase, first, last in findings.phases]
+    spans = spans if findings.summary.rounds == "epoch" else []  # laps have no phases
     numbers = [epoch.epoch + 1 for epoch in epochs]
-    x = Axis("epoch", (numbers[0] - 0.5, numbers[-1] + 0.5), whole=True)
+    x = Axis(findings.summary.rounds, (numbers[0] - 0.5, numbers[-1] + 0.5), whole=True)
 
     def curve(name: str, values: Sequence[float | None], colour: str, steps: bool = False) -> list[Mark]:
         shown = [None if v is None else float(f"{v:.6g}") for v in values]
