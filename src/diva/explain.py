@@ -146,6 +146,13 @@ class Explained:
         summary = summarize_samples(self, X, y, name=name, n_drawn=N_DRAWN)
         return Findings(summary, None if projection is None else project(summary.snapshot.codes, projection))
 
+    def _automatic_names(self, X: Any) -> dict[int, str]:
+        """Names by what sets clusters apart, by id; none for images."""
+        from diva.report.table import automatic_name
+
+        found = self._findings(X)
+        return {c.number: name for c in found.filled if (name := automatic_name(found, c))}
+
     # --- notebooks
 
     def _html_repr(self) -> str:

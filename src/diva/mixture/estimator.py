@@ -21,6 +21,7 @@ from diva.assignment import Assignment
 from diva.data import ArrayBatches, ReiterableBatches, Rows, is_batch_source, to_numpy
 from diva.exceptions import DataChangedError, InterruptedFitWarning
 from diva.explain import Explained
+from diva.mixture.editing import EditableClusters
 from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
 from diva.mixture.model import Level, MixtureModel, check_component_labels
@@ -47,7 +48,7 @@ class FitParameters:
 
 
 @takes(MixtureOptions, FitParameters)
-class DPMixture(Explained, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Dirichlet process mixture of Gaussians that finds the number of components by itself.
 
     Memoized online variational Bayes with births, merges and deletions, each accepted only if the evidence lower bound on all
@@ -68,8 +69,10 @@ class DPMixture(Explained, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     cluster_ids_ : ndarray of shape (n_clusters,)
         Permanent names of the clusters, in the order of the columns of ``predict_proba``. From 0 after a first fit; when data
         arrive, a name lives on where most of its samples are.
+    cluster_names_ : dict of int to str
+        Names given with ``rename``, by id.
     cluster_lineage_ : list of ClusterRecord
-        Which clusters were born, split, merged or died after the first fit.
+        Which clusters were born, split, merged, renamed or died after the first fit.
     elbo_ : float
         Evidence lower bound on all data seen.
     mixture_ : MixtureModel
@@ -268,6 +271,9 @@ class DPMixture(Explained, ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.component_labels_ = fitted.labels
         self.labels_ = mixture.label_of_component()[fitted.labels]
         return self
+
+    def _adopt(self, mixture: MixtureModel) -> None:
+        self._store(Fitted(mixture, self.component_labels_))
 
     # --- using
 

@@ -144,6 +144,56 @@ class Hierarchy:
         place[order] = np.arange(self.n_components)
         return replace(self, merges=place[self.merges], masses=self.masses[order], labels=self.labels[order])
 
+    def with_groups(self, labels: npt.ArrayLike) -> Hierarchy:
+        """Choose other clusters, whatever the heights say, and keep the tree as far as they allow.
+
+        Parameters
+        ----------
+        labels : array-like of int, shape (n_components,)
+            The cluster of each component; numbered anew by falling mass.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> tree = group(Walk(np.eye(4), np.kron(np.eye(2), [[0.8, 0.2], [0.2, 0.8]])))
+        >>> tree.labels, tree.with_groups([0, 1, 2, 2]).labels
+        (array([0, 0, 1, 1]), array([1, 2, 0, 0]))
+        """
+        given = _whole_numbers(labels)
+        if given.shape != (self.n_components,):
+            raise ValueError(f"labels should have shape ({self.n_components},), one for each component, got {given.shape}.")
+        inside, between = self._joins_by_group(given)
+        merges = np.array([*inside[0], *between[0]], dtype=np.int64).reshape(-1, 2)
+        heights = np.concatenate(
+            [np.maximum(inside[1], self.resolution), np.minimum(between[1], np.nextafter(self.resolution, 0))]
+        )
+        return replace(self, merges=merges, heights=heights, labels=number_by_mass(given, self.masses))
+
+    def _joins_by_group(self, labels: IntArray) -> tuple[tuple[list[IntArray], FloatArray], tuple[list[IntArray], FloatArray]]:
+        """Joins inside groups and then between them, each with its height, in the order in which the tree makes them."""
+        k = self.n_components
+        parts: dict[int, dict[int, int]] = {i: {int(g): i} for i, g in enumerate(labels.tolist())}  # node -> group -> new node
+        inside: list[tuple[IntArray, float]] = []
+        seams: list[tuple[int, int, float]] = []  # groups that a join brings together
+        for step, (left, right) in enumerate(self.merges.tolist()):
+            here, there = parts.pop(left), parts.pop(right)
+            seams.append((next(iter(here)), next(iter(there)), float(self.heights[step])))
+            for group_ in sorted(here.keys() & there.keys()):
+                inside.append((np.sort([here[group_], there[group_]]), float(self.heights[step])))
+                here[group_] = k + len(inside) - 1
+            parts[k + step] = there | here
+        node, between = dict(parts[2 * k - 2]), []
+        for one, other, height in seams:
+            if (a := node[one]) != (b := node[other]):
+                between.append((np.sort([a, b]), height))
+                made = k + len(inside) + len(between) - 1
+                node = {group_: made if at in (a, b) else at for group_, at in node.items()}
+
+        def split(joins: list[tuple[IntArray, float]]) -> tuple[list[IntArray], FloatArray]:
+            return [pair for pair, _ in joins], np.array([height for _, height in joins], dtype=np.float64)
+
+        return split(inside), split(between)
+
     def linkage(self) -> FloatArray:
         """Return the tree as scipy.cluster.hierarchy takes it, for example to draw a dendrogram.
 
@@ -206,6 +256,15 @@ def nodes_after(merges: IntArray, n_steps: int) -> IntArray:
     for step, pair in enumerate(merges[:n_steps]):
         node[np.isin(node, pair)] = n_components + step
     return node
+
+
+def ungrouped(masses: npt.ArrayLike) -> Hierarchy:
+    """A tree over components (K,) of which nothing is known: each is a cluster."""
+    mass = np.asarray(masses, dtype=np.float64)
+    k = len(mass)
+    merges = [[0, 1]] * (k > 1) + [[step + 1, k + step - 1] for step in range(1, k - 1)]
+    pairs = np.array(merges, dtype=np.int64).reshape(-1, 2)
+    return Hierarchy(pairs, np.zeros(k - 1), mass, number_by_mass(np.arange(k), mass), 0.5)
 
 
 def group(walk: Walk, resolution: float | Literal["auto"] = "auto", rng: np.random.Generator | int = 0) -> Hierarchy:

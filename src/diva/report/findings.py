@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,13 @@ from diva.report.pictures import to_pictures
 from diva.report.projection import Projection, project_run
 from diva.report.words import count
 from diva.runs.snapshot import SNAPSHOT, Snapshot
-from diva.runs.summary import RESULTS, Summary
+from diva.runs.summary import RESULTS, Layer, Summary
 
 N_SHOWN = 10  # samples of each sort in a gallery
 N_FEATURES = 8  # features that set a cluster apart
 N_ASKED = 200  # members of a cluster that are asked for their nearest sample elsewhere
+MOST_LAYERS = 4  # beside the clusters as found
+MOST_GROUPS = 60  # in one of them
 N_ROW_FEATURES = 5  # unusual features of a row, for the map
 
 
@@ -94,6 +96,9 @@ class Findings:
 
     summary: Summary
     plane: Projection | None = None  # where codes lie on the map, if there is one
+    layer_of: Findings | None = None  # the findings that this is another layer of
+    key: str = "cluster"  # by which elements of a page are told from those of other layers
+    strength: float | None = None  # of this layer, in nats
 
     @property
     def projection(self) -> Projection:
@@ -167,6 +172,42 @@ class Findings:
         return which, np.take_along_axis(every, which, axis=1)
 
     # --- groups
+
+    @cached_property
+    def layers(self) -> list[Findings]:
+        """The same samples in other layers of the tree, as if those were the clusters; from fine to coarse."""
+        tree, components = self.summary.tree, self.summary.components
+        if self.layer_of is not None or tree is None or components is None or self.snapshot.components is None:
+            return []
+        others = [
+            layer for layer in tree.layers if 1 < layer.n_groups <= MOST_GROUPS and layer.n_groups != self.summary.n_clusters
+        ]
+        strongest = sorted(others, key=lambda layer: -layer.strength)[:MOST_LAYERS]
+        return [self._at(layer, i) for i, layer in enumerate(layer for layer in others if layer in strongest)]
+
+    def _at(self, layer: Layer, number: int) -> Findings:
+        found, components, tree = self.snapshot, self.summary.components, self.summary.tree
+        assert components is not None
+        assert tree is not None
+        group_of = np.asarray(layer.groups)
+        groups = group_of[found.components]
+        sizes = np.bincount(group_of, weights=np.asarray(components.sizes), minlength=layer.n_groups).astype(np.int64)
+        snapshot = replace(
+            found, clusters=groups, sizes=sizes, mean_confidence=np.zeros(layer.n_groups), table=None, draws=None
+        )
+        n_inside = len(tree.merges) + 1 - layer.n_groups
+        ends = tree.distances[max(n_inside - 1, 0)], tree.distances[min(n_inside, len(tree.distances) - 1)]
+        summary = replace(
+            self.summary,
+            n_clusters=layer.n_groups,
+            components=replace(components, clusters=layer.groups),
+            tree=replace(tree, cut=sum(ends) / 2, layers=()),
+            snapshot=snapshot,
+            cluster_ids=None,
+            cluster_names=None,
+            separations=None,
+        )
+        return Findings(summary, self.plane, self, f"layer-{number}", layer.strength)
 
     @cached_property
     def levels(self) -> list[Level]:

@@ -219,6 +219,7 @@ def _describe(model: Any, snapshot: Snapshot, about: Mapping[str, Any], componen
         tree=_tree(model),
         separations=_separations(model),
         cluster_ids=[int(i) for i in model.cluster_ids_],
+        cluster_names={str(i): name for i, name in getattr(model, "cluster_names_", {}).items()} or None,
         units="tf-idf" if counts_words(model) else None,
         lineage=[Move(**{name: getattr(move, name) for name in MOVE_FIELDS}) for move in getattr(model, "lineage_", ())],
         agreement=getattr(model, "agreement_", None) or None,
