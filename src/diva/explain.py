@@ -43,6 +43,7 @@ class Explained:
             name : given with ``rename``, else by the words or features that set the cluster apart
             size, share : samples
             confidence : mean probability of the cluster, of its samples
+            stability : share of its samples' nearest neighbours, by codes, that are in it too
             separation : log odds, in nats, that it is a cluster of its own beside what it would be joined with next; 0 is
             undecided, missing if it is the only one or if there is no tree
             neighbour : cluster whose samples are nearest

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from diva.cli._flags import ModelCommand
+from diva.cli.compare import compare
 from diva.cli.data import data_app
 from diva.cli.fit import fit
 from diva.cli.predict import predict
@@ -52,7 +53,7 @@ def start(
 
 
 app.command(cls=ModelCommand)(fit)
-for command in (resume, stream, predict, sample, report):
+for command in (resume, stream, predict, sample, report, compare):
     app.command()(command)
 app.add_typer(data_app, name="data")
 

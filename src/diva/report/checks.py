@@ -14,7 +14,7 @@ from diva.report.words import count, percent
 CLOSE = 2.0  # nats of evidence below which two clusters are hardly apart: about seven to one
 TINY_SHARE = 0.005  # of all samples
 TINY_SIZE = 5
-UNSURE = 0.8  # mean confidence below which a cluster is doubtful
+UNSURE = 0.8  # share of nearest neighbours in the same cluster, below which that is doubtful
 DOMINANT = 0.9  # share of the variance that one feature may hold
 
 
@@ -75,13 +75,13 @@ def _odds(nats: float) -> str:
 
 
 def _unsure(findings: Findings) -> Iterator[Check]:
-    unsure = [c for c in findings.filled if c.confidence < UNSURE]
+    unsure = [c for c in findings.filled if c.stability < UNSURE]
     if unsure:
-        named = ", ".join(f"{findings.label_of(c.position)} ({percent(c.confidence)})" for c in unsure[:6])
+        named = ", ".join(f"{findings.label_of(c.position)} ({percent(c.stability)})" for c in unsure[:6])
         yield Check(
             f"{count(len(unsure), 'cluster')} unstable",
-            f"Samples of {named} could as well be elsewhere. Look at the least certain members in the gallery before you rely "
-            "on them.",
+            f"Many nearest neighbours of samples in {named} are in other clusters: their borders are in doubt. Look at the "
+            "least certain members in the gallery before you rely on them.",
         )
 
 

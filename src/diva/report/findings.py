@@ -26,6 +26,7 @@ from diva.runs.summary import RESULTS, Layer, Summary
 N_SHOWN = 10  # samples of each sort in a gallery
 N_FEATURES = 8  # features that set a cluster apart
 N_ASKED = 200  # members of a cluster that are asked for their nearest sample elsewhere
+N_NEIGHBOURS = 20  # of a sample that are asked for their cluster
 MOST_LAYERS = 4  # beside the clusters as found
 MOST_GROUPS = 60  # in one of them
 N_ROW_FEATURES = 5  # unusual features of a row, for the map
@@ -53,6 +54,7 @@ class FoundCluster:
     size: int
     share: float  # of all samples; mean over those kept
     confidence: float
+    stability: float  # share of its samples' nearest neighbours, by codes, that are in it too
     separation: float | None  # log odds, in nats, that it is one of its own; None if nobody knows
     n_components: int
     majority: tuple[str, float] | None  # its largest class and the share of it, if labels were given
@@ -264,6 +266,7 @@ class Findings:
             size=int(found.sizes[position]),
             share=float(found.sizes[position] / max(self.summary.n_samples, 1)),
             confidence=float(found.mean_confidence[position]),
+            stability=float(self.agreement[members].mean()) if len(members) else 0.0,
             separation=None if separations is None else separations[position],
             n_components=0 if components is None else list(components.clusters).count(position),
             majority=self.summary.majority(position),
@@ -281,6 +284,17 @@ class Findings:
             return self.snapshot.log_density[members]
         codes = self.snapshot.codes[members].astype(np.float64)
         return -np.square(codes - codes.mean(axis=0)).sum(axis=1) if len(codes) else codes[:, 0]
+
+    @cached_property
+    def agreement(self) -> NDArray[np.float64]:
+        """Share of each sample's nearest neighbours, by codes, that are in its cluster, (m,): low near a border in doubt."""
+        found = self.snapshot
+        n_asked = min(N_NEIGHBOURS, len(found) - 1)
+        if n_asked < 1:
+            return np.ones(len(found))
+        beside = NearestNeighbors(n_neighbors=n_asked).fit(found.codes).kneighbors(return_distance=False)
+        shares: NDArray[np.float64] = (found.clusters[beside] == found.clusters[:, None]).mean(axis=1)
+        return shares
 
     @cached_property
     def neighbours(self) -> dict[int, int]:

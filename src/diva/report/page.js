@@ -113,7 +113,7 @@
     const narrow = box.clientWidth < 560;
     const legend = members.length > 1 && members.length <= 40;
     const bare = { showticklabels: false, showgrid: false, showline: false, ticks: "", fixedrange: drag === false };
-    const view = box._fullLayout && box._fullLayout.xaxis ? { x: [...box._fullLayout.xaxis.range], y: [...box._fullLayout.yaxis.range] } : ranges;
+    const view = box._fullLayout && box._fullLayout.xaxis ? { x: [...box._fullLayout.xaxis.range], y: [...box._fullLayout.yaxis.range] } : { x: [...ranges.x], y: [...ranges.y] };
     const layout = withBase({
       height: narrow ? Math.min(box.clientWidth, 460) + (legend ? 90 : 0) : 600, hovermode: "closest", dragmode: drag,
       showlegend: legend, margin: { l: 4, r: 4, t: 4, b: 4 }, annotations: labels(level),

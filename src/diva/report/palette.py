@@ -41,8 +41,8 @@ def colour_of(number: int) -> str:
 
 
 def symbol_of(number: int) -> str:
-    """Shape of a group's points, another one after every ten groups."""
-    return SYMBOLS[(number // 10) % len(SYMBOLS)]
+    """Shape of a group's points, another one after every ten groups; colour and shape together repeat only after 160."""
+    return SYMBOLS[(number // 10 + number // (10 * len(SYMBOLS))) % len(SYMBOLS)]
 
 
 def text_on(colour: str) -> str:

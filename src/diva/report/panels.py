@@ -95,12 +95,12 @@ def tiles(findings: Findings) -> str:
     def counted(n: int, word: str) -> tuple[str, str]:
         return f"{n:,}", count(n, word).split(" ", 1)[1]
 
-    confidence = percent(float(found.snapshot.confidence.mean())).replace("over ", "&gt;&#8239;")
+    stability = percent(float(findings.agreement.mean())).replace("over ", "&gt;&#8239;")
     facts = [
         counted(found.n_clusters, "cluster"),
         *([] if found.n_components is None else [counted(found.n_components, "component")]),
         counted(found.n_samples, "sample"),
-        (confidence, "mean confidence"),
+        (stability, "of neighbours agree"),
         counted(len(found.epochs), found.rounds),
         *([(duration(found.seconds), "of training")] if found.seconds else []),
     ]
@@ -274,8 +274,7 @@ def _card(findings: Findings, cluster: FoundCluster, body: str) -> str:
         parts.append(f"{percent(cluster.majority[1])} are {escape(cluster.majority[0])}")
     if cluster.separation is not None:
         parts.append(f"evidence {number(cluster.separation, 1)} nats")
-    if cluster.confidence:
-        parts.append(f"confidence {percent(cluster.confidence)}")
+    parts.append(f"stability {percent(cluster.stability)}")
     if cluster.n_components > 1:
         parts.append(count(cluster.n_components, "component"))
     return (
@@ -366,7 +365,11 @@ def sizes_panel(findings: Findings) -> Panel:
         note = _note(f"{count(empty, 'cluster')} without samples left out here and in the gallery.") if empty else ""
         return note + _plot_box(f"{part.key}-sizes-plot", label)
 
-    return Panel("sizes", "Sizes and confidence", in_layers(findings, sizes), drawn)
+    note = _note(
+        "Stability is the share of the nearest neighbours of a cluster's samples that are in it too: it is low where a border "
+        "is in doubt. It does not tell whether a cluster is two: for that, see the strengths in the tree."
+    )
+    return Panel("sizes", "Sizes and stability", note + in_layers(findings, sizes), drawn)
 
 
 def agreement_panel(findings: Findings) -> Panel | None:

@@ -40,21 +40,19 @@ def map_plot(findings: Findings, level: Level) -> Plot:
 
 
 def sizes_plot(findings: Findings) -> Plot:
-    """Samples and mean confidence of each cluster, as bars side by side."""
+    """Samples and stability of each cluster, as bars side by side."""
     clusters = findings.filled
     colours = [c.colour for c in clusters]
     rows = row_ticks([clipped(c.name or str(c.number), 18) for c in clusters], "cluster")
     said = [f"cluster {c.number}: {count(c.size, 'sample')}" for c in clusters]
     sizes = Bars([c.size for c in clusters], colours, [f"{c.size:,}" for c in clusters], said)
-    texts = [percent(c.confidence).replace("over ", ">") for c in clusters]
-    said = [f"cluster {c.number}: mean confidence {c.confidence:.3f}" for c in clusters]
-    confidence = Bars([round(c.confidence, 4) for c in clusters], colours, texts, said)
+    texts = [percent(c.stability).replace("over ", ">") for c in clusters]
+    said = [f"cluster {c.number}: {percent(c.stability)} of nearest neighbours are in it too" for c in clusters]
+    stability = Bars([round(c.stability, 4) for c in clusters], colours, texts, said)
     largest = max(1, *(c.size for c in clusters), 0)
     shares = [(0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")]
     left = Area([sizes], Axis("samples", (0, 1.25 * largest)), rows)
-    if findings.layer_of is not None:  # confidence is about the clusters as found
-        return Plot([left], _rows_height(len(clusters), 24, 15))
-    right = Area([confidence], Axis("mean confidence", (0, 1.4), shares), rows)
+    right = Area([stability], Axis("stability", (0, 1.4), shares), rows)
     return Plot([left, right], _rows_height(len(clusters), 24, 15), columns=2, shares=(5, 4))
 
 

@@ -34,6 +34,7 @@ def _row(findings: Findings, cluster: FoundCluster, with_examples: bool) -> Row:
         "size": cluster.size,
         "share": round(cluster.share, 4),
         "confidence": round(cluster.confidence, 4),
+        "stability": round(cluster.stability, 4),
         "separation": None if cluster.separation is None else round(cluster.separation, 2),
         "neighbour": None if cluster.neighbour is None else findings.summary.ids[cluster.neighbour],
     }

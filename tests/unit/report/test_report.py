@@ -91,7 +91,7 @@ def bare_run(request, tmp_path_factory):
 class Outline(HTMLParser):
     """Ids, tags that are open, and anything that would be fetched."""
 
-    VOID = ("meta", "link", "img", "br", "polygon", "polyline")
+    VOID = ("meta", "link", "img", "br", "input", "polygon", "polyline")
 
     def __init__(self):
         super().__init__()
