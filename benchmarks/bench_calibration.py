@@ -39,7 +39,7 @@ def main() -> None:
         for what, confidence in (("predict_proba", said.confidence), ("neighbours", agreement)):
             curves[f"{name}, {what}"] = bins(confidence, right)
             error = expected_calibration_error(confidence, right)
-            facts = {"majority accuracy": right.mean(), "mean confidence": confidence.mean()}
+            facts = {"majority accuracy": float(right.mean()), "mean confidence": float(confidence.mean())}
             rows.append({"data": name, "confidence": what, "K": model.n_clusters_, **facts, "calibration error": error})
             print(rows[-1], flush=True)
     record("calibration", "Expected calibration error, against being in the cluster's majority class", rows)

@@ -310,7 +310,7 @@ def test_a_layer_is_followed_by_map_gallery_sizes_and_tree(browser, report):
         f"(() => {{ const box = document.getElementById('layer'); box.value = {json.dumps(values[-1])};"
         "box.dispatchEvent(new Event('change')); })()"
     )
-    browser.wait_for(f"document.documentElement.dataset.layer === {json.dumps(values[-1])}")
+    browser.wait_for(f"document.documentElement.dataset.shownLayer === {json.dumps(values[-1])}")
     assert browser.run("document.getElementById('map').dataset.level") == values[-1]
     shown = browser.run("[...document.querySelectorAll('[data-layer]')].filter((e) => !e.hidden).map((e) => e.dataset.layer)")
     assert set(shown) == {values[-1]}

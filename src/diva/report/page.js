@@ -288,7 +288,7 @@
       for (const part of document.querySelectorAll("[data-layer]")) part.hidden = part.dataset.layer !== layer;
       await colourBy(layer);
       for (const id of ids) await drawPlot(id);
-      root.dataset.layer = layer;
+      root.dataset.shownLayer = layer;
     });
   }
 
