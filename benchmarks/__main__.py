@@ -6,6 +6,7 @@ import argparse
 from functools import partial
 
 from benchmarks import (
+    bench_calibration,
     bench_diva,
     bench_incremental,
     bench_jobs,
@@ -34,6 +35,7 @@ BENCHMARKS = {
     **bench_training.BENCHMARKS,
     **bench_incremental.BENCHMARKS,
     "report": bench_report.main,
+    "calibration": bench_calibration.main,
     **bench_mixture.BENCHMARKS,
     "stream_kills": bench_stream.kills,
     "stream_long": bench_stream.long,

@@ -9,10 +9,11 @@ import urllib.request
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_wine
 
-from diva import DIVA
+from diva import DIVA, DPMixture
 from diva.data import ArraySource, LoadedData
 from diva.report import write_report
 from diva.runs.summarize import summarize
@@ -120,9 +121,34 @@ def browser(tmp_path_factory):
     page.close()
 
 
-@pytest.fixture(scope="module", params=["images", "table"])
+def text_report(folder):
+    """Counts of words of three kinds of texts, as tf-idf."""
+    rng = np.random.default_rng(0)
+    words = [f"{kind}{i}" for kind in ("sea", "hill", "town") for i in range(8)]
+    kinds = np.arange(240) % 3
+    rates = np.where(np.repeat(np.eye(3), 8, axis=1)[kinds] > 0, 3.0, 0.2)
+    frame = pd.DataFrame(rng.poisson(rates), columns=words)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DIVA(tfidf=True, codes="features", n_epochs=1, random_state=0).fit(frame)
+    return model.report(frame, folder / "text.html", y=kinds, name="<digits>", projection="pca")
+
+
+def mixture_report(folder):
+    wine = load_wine(as_frame=True)
+    model = DPMixture(random_state=0).fit(wine.data).rename({0: "the <first>"})
+    return model.report(wine.data, folder / "mixture.html", y=wine.target, name="<digits>", projection="pca")
+
+
+@pytest.fixture(scope="module", params=["images", "table", "text", "mixture"])
 def report(request, tmp_path_factory):
     run = tmp_path_factory.mktemp(request.param)
+    if request.param == "text":
+        return text_report(run)
+    if request.param == "mixture":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return mixture_report(run)
     digits = load_digits()
     X = digits.images[:250].astype(np.uint8)
     X = X if request.param == "images" else X.reshape(250, 64).astype(np.float32)
@@ -150,7 +176,8 @@ def test_every_panel_is_drawn_without_errors(browser, report, width):
     browser.fetched.clear()
     browser.open(report, width)
     boxes = browser.run(
-        "[...document.querySelectorAll('.plot')].map((b) => [b.id, b.querySelectorAll('svg, canvas').length, b.clientHeight])"
+        "[...document.querySelectorAll('.plot')].filter((b) => !b.closest('[hidden]'))"
+        ".map((b) => [b.id, b.querySelectorAll('svg, canvas').length, b.clientHeight])"
     )
     assert len(boxes) >= 5
     assert all(n_drawn > 0 and height > 100 for _, n_drawn, height in boxes), boxes
@@ -173,7 +200,7 @@ def test_pointing_at_a_sample_shows_it(browser, report):
     if "images" in str(report):
         assert browser.run("document.querySelector('#card .thumb').style.backgroundImage").startswith('url("data:image/')
     else:
-        assert "feature" in said
+        assert browser.run("document.querySelectorAll('#card td').length") > 4
     browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=2, y=2)
     browser.wait_for("document.getElementById('card').hidden")
 
@@ -186,9 +213,10 @@ def test_levels_and_samples_by_keyboard(browser, report):
     browser.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", text="\r", windowsVirtualKeyCode=13)
     browser.wait_for("document.getElementById('map').dataset.level === 'class'")
     assert browser.run("document.querySelector('[data-level=class]').getAttribute('aria-pressed')") == "true"
-    assert browser.run("document.querySelectorAll('.switch [aria-pressed=true]').length") == 1
-    assert browser.wait_for("document.getElementById('map').data.map((t) => t.name)") == [str(k) for k in range(10)]
-    assert names != [str(k) for k in range(10)] or len(names) == 10
+    assert browser.run("document.querySelectorAll('[data-level][aria-pressed=true]').length") == 1
+    classes = [str(k) for k in range(3 if report.stem in ("text", "mixture") else 10)]
+    assert browser.wait_for("document.getElementById('map').data.map((t) => t.name)") == classes
+    assert names != classes or len(names) == len(classes)
     browser.run("document.getElementById('map').focus()")
     browser.press("ArrowRight")
     first = browser.wait_for("document.getElementById('card').dataset.sample")
@@ -202,3 +230,96 @@ def test_it_can_be_printed(browser, report):
     browser.open(report, 1280)
     content = browser.call("Page.printToPDF", printBackground=True)["data"]
     assert len(content) > 50_000
+
+
+def type_into_search(browser, text):
+    browser.run(
+        "(() => { const box = document.getElementById('search');"
+        f"box.value = {json.dumps(text)}; box.dispatchEvent(new Event('input')); }})()"
+    )
+
+
+def test_clicking_searching_and_saving(browser, report):
+    browser.errors.clear()
+    browser.open(report, 1400)
+    browser.run("document.getElementById('map').scrollIntoView({block: 'center', behavior: 'instant'})")
+    n = browser.run("document.getElementById('map').data.reduce((n, t) => n + t.x.length, 0)")
+    x, y = browser.run(POINT)
+    browser.point_at(x, y)
+    browser.wait_for("!document.getElementById('card').hidden")
+    for kind in ("mousePressed", "mouseReleased"):
+        browser.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+    browser.wait_for("document.getElementById('map').dataset.chosen")
+    chosen = int(browser.run("document.getElementById('map').dataset.chosen"))
+    assert chosen in browser.run("document.getElementById('map').data.map((t) => t.x.length)")
+    assert "Chosen: cluster" in browser.run("document.getElementById('chosen-text').textContent")
+    browser.run("document.getElementById('save').click()")
+    saved = browser.run("document.documentElement.dataset.saved").split("\r\n")
+    assert saved[0].split(",")[:2] == ["sample", "cluster"]
+    assert len(saved) == chosen + 2
+    assert len({line.split(",")[1] for line in saved[1:-1]}) == 1
+    type_into_search(browser, "sample 7")
+    browser.wait_for("document.getElementById('map').dataset.chosen === '1'")
+    assert "Sample 7" in browser.wait_for("document.getElementById('card').innerText")
+    type_into_search(browser, "class 1")
+    browser.wait_for("Number(document.getElementById('map').dataset.chosen) > 1")
+    browser.run("document.getElementById('clear').click()")
+    browser.wait_for("document.getElementById('map').dataset.chosen === ''")
+    assert browser.run("document.getElementById('search').value") == ""
+    browser.run("document.getElementById('save').click()")
+    assert len(browser.run("document.documentElement.dataset.saved").split("\r\n")) == n + 2
+    assert browser.errors == []
+
+
+def test_zoom_pan_and_lasso(browser, report):
+    browser.errors.clear()
+    browser.open(report, 1400)
+    browser.run("document.getElementById('map').scrollIntoView({block: 'center', behavior: 'instant'})")
+    span = "(() => { const r = document.getElementById('map')._fullLayout.xaxis.range; return r[1] - r[0]; })()"
+    whole = browser.run(span)
+    left, top = browser.run("(({left, top}) => [left, top])(document.getElementById('map').getBoundingClientRect())")
+
+    def drag(points):
+        browser.call(
+            "Input.dispatchMouseEvent", type="mousePressed", x=points[0][0], y=points[0][1], button="left", clickCount=1
+        )
+        for x, y in points[1:]:
+            browser.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y, button="left", buttons=1)
+        browser.call("Input.dispatchMouseEvent", type="mouseReleased", x=points[-1][0], y=points[-1][1], button="left")
+
+    drag([(left + 100, top + 60), (left + 200, top + 160), (left + 400, top + 360)])
+    browser.wait_for(f"{span} < {0.7 * whole}")
+    browser.run("document.querySelector('[data-tool=reset]').click()")
+    browser.wait_for(f"Math.abs({span} - {whole}) < 1e-6 * {whole}")
+    browser.run("document.querySelector('[data-tool=lasso]').click()")
+    browser.wait_for("document.getElementById('map')._fullLayout.dragmode === 'lasso'")
+    drag([(left + 4, top + 4), (left + 700, top + 4), (left + 700, top + 590), (left + 4, top + 590), (left + 4, top + 6)])
+    browser.wait_for("Number(document.getElementById('map').dataset.chosen) > 0 || !document.getElementById('clear').hidden")
+    browser.run("document.querySelector('[data-tool=pan]').click()")
+    assert browser.run("document.querySelector('[data-tool=pan]').getAttribute('aria-pressed')") == "true"
+    assert browser.errors == []
+
+
+def test_a_layer_is_followed_by_map_gallery_sizes_and_tree(browser, report):
+    browser.errors.clear()
+    browser.open(report, 1400)
+    values = browser.run("[...(document.getElementById('layer')?.options ?? [])].map((o) => o.value)")
+    if len(values) < 2:
+        pytest.skip("this tree has one layer only")
+    browser.run(
+        f"(() => {{ const box = document.getElementById('layer'); box.value = {json.dumps(values[-1])};"
+        "box.dispatchEvent(new Event('change')); })()"
+    )
+    browser.wait_for(f"document.documentElement.dataset.shownLayer === {json.dumps(values[-1])}")
+    assert browser.run("document.getElementById('map').dataset.level") == values[-1]
+    shown = browser.run("[...document.querySelectorAll('[data-layer]')].filter((e) => !e.hidden).map((e) => e.dataset.layer)")
+    assert set(shown) == {values[-1]}
+    assert len(shown) == 3
+    assert browser.run(f"document.querySelectorAll('#{values[-1]}-tree-plot svg').length") > 0
+    assert browser.errors == []
+
+
+def test_it_ends_with_what_to_check_next(browser, report):
+    browser.open(report, 390)
+    assert browser.run("[...document.querySelectorAll('section')].at(-1).id") == "checks"
+    assert "Does it repeat?" in browser.run("document.getElementById('checks').innerText")

@@ -110,8 +110,8 @@ def change_of_clusters(event: dict[str, Any]) -> str:
     before, after = (", ".join(map(str, event[side])) for side in ("parents", "children"))
     if event["event"] == "born":
         return f"cluster {after} born"
-    if event["event"] == "died":
-        return f"cluster {before} died"
+    if event["event"] in ("died", "renamed"):
+        return f"cluster {before} {event['event']}"
     return f"clusters {before} merged into {after}" if event["event"] == "merged" else f"cluster {before} split into {after}"
 
 
@@ -153,7 +153,7 @@ def describe(summary: Summary, run: str, report: str | None) -> dict[str, Any]:
 
 
 def _describe_cluster(summary: Summary, number: int) -> dict[str, Any]:
-    row: dict[str, Any] = {"cluster": number, "size": int(summary.snapshot.sizes[number])}
+    row: dict[str, Any] = {"cluster": summary.ids[number], "size": int(summary.snapshot.sizes[number])}
     if summary.components is not None:
         row["components"] = list(summary.components.clusters).count(number)
     row["confidence"] = round(float(summary.snapshot.mean_confidence[number]), 4)

@@ -20,6 +20,7 @@ COMMANDS = {
     "predict": "Write cluster, component, probability and novelty of every sample.",
     "sample": "Draw new samples from the model: a picture of many for images, an array for rows.",
     "report": "Write what was found as one HTML file that needs no network.",
+    "compare": "Compare two runs on the same data: do they agree, what moved where, which is better without labels.",
     "reproduce": "Run the paper's evaluation, and show the results beside the published values.",
     "data": "Data sets by name: list, get and check them.",
 }

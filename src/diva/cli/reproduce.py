@@ -13,6 +13,7 @@ from rich.text import Text
 from diva.cli import _console
 from diva.cli._errors import UsageError, for_people, stopping_at_once
 from diva.cli._options import one_of
+from diva.cli._terminal import errors
 from diva.experiments.page import progress, write_pages
 from diva.experiments.run import Workspace, run_jobs
 from diva.experiments.spec import EXPERIMENTS, PROFILES, SYSTEMS, Job, Profile, available, cells_of, configure
@@ -64,7 +65,7 @@ def reproduce(
 
 def _tell(text: str) -> None:
     """A line on standard error, where it is a file too: these runs are long."""
-    _console.errors.print(text, soft_wrap=True, markup=False)
+    errors.print(text, soft_wrap=True, markup=False)
 
 
 def _profile_name(text: str) -> str:

@@ -128,7 +128,8 @@ class Trial:
             model: Clusterer = load(self.folder / f"run-{number - 1}" / "model.diva")
             model.set_params(**how)
             return model
-        return MODELS[job.model](**job.params, **how, random_state=job.cell.seed)
+        made: Clusterer = MODELS[job.model](**job.params, **how, random_state=job.cell.seed)
+        return made
 
     def kept(self, model: Clusterer, said: Assignment, data: Labelled) -> dict[str, Any]:
         """What figures need: codes of some test samples, and draws of components."""

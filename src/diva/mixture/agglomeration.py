@@ -15,6 +15,7 @@ from torch import Tensor
 
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
+from diva.mixture.sticks import stick_bound
 
 ADAPT_BELOW = 0.9  # share of the components that are left when the prior is learnt anew: it changes slowly, and costs all pairs
 
@@ -27,9 +28,9 @@ def agglomerate(state: MixtureState, n_cuts: int) -> list[MixtureState]:
     prominent ones are returned, highest first. If there are fewer, one component is returned as well.
     """
     cuts = [torch.arange(state.n_components)]  # group of each component, as joins are made
-    # a prior that followed components before they have a volume, which takes D + 1 codes each, would vanish with them
-    n_adapted = min(state.n_components, float(state.total.counts.sum()) / (state.family.dim + 1)) / ADAPT_BELOW
-    now, bounds, scores = state, [_bound(state)], state.merge_scores.clone()
+    now = state.with_adapted_prior()
+    scores, lone, n_adapted = now.merge_scores.clone(), _alone(now), now.n_components
+    bounds = [_bound(now, lone)]
     while now.n_components > 1:
         kept, gone = sorted(divmod(int(scores.argmax()), len(scores)))
         positions = torch.arange(now.n_components)
@@ -39,12 +40,15 @@ def agglomerate(state: MixtureState, n_cuts: int) -> list[MixtureState]:
         now = holding(now, now.total.regrouped(positions, now.n_components - 1))
         if now.n_components < ADAPT_BELOW * n_adapted:
             now = now.with_adapted_prior()
-            scores, n_adapted = now.merge_scores.clone(), now.n_components
+            scores, lone, n_adapted = now.merge_scores.clone(), _alone(now), now.n_components
         else:
             left = torch.nonzero(torch.arange(len(scores)) != gone).flatten()
-            scores = scores[left][:, left]
-            scores[kept] = scores[:, kept] = _scores_of(now, kept)
-        bounds.append(_bound(now))
+            scores, lone = scores[left][:, left], lone[left]
+            joint = _alone(holding(now, now.total + now.total[[kept] * len(lone)]))
+            lone[kept] = _alone(holding(now, now.total[kept]))[0]
+            scores[kept] = scores[:, kept] = joint - lone - lone[kept]
+            scores[kept, kept] = -torch.inf
+        bounds.append(_bound(now, lone))
     padded = np.array([-np.inf, *bounds, -np.inf])
     peaks, found = find_peaks(padded, prominence=0)
     chosen = set(peaks[np.argsort(-found["prominences"], kind="stable")[:n_cuts]].tolist())
@@ -64,15 +68,11 @@ def holding(state: MixtureState, stats: SuffStats) -> MixtureState:
     return replace(state, past=stats.zeros(len(ids)), memo=(), total=stats, ids=ids, next_id=len(ids))
 
 
-def _bound(state: MixtureState) -> float:
-    return state.in_canonical_order().elbo
+def _alone(state: MixtureState) -> Tensor:
+    """Log marginal likelihood of what each component holds, (K,); a constant of the data aside."""
+    return state.family.log_normalizer(state.total) - state.family.log_normalizer(state.family.empty())
 
 
-def _scores_of(state: MixtureState, k: int) -> Tensor:
-    """The row of ``merge_scores`` that belongs to one component, (K,)."""
-    family, total = state.family, state.total
-    empty = family.log_normalizer(family.empty())
-    lone = family.log_normalizer(total) - empty
-    scores: Tensor = family.log_normalizer(total + total[[k] * len(total)]) - empty - lone - lone[k]
-    scores[k] = -torch.inf
-    return scores
+def _bound(state: MixtureState, alone: Tensor) -> float:
+    """Evidence lower bound of components that hold whole codes; the same constant aside."""
+    return float(alone.sum() + stick_bound(state.total.counts.sort(descending=True).values, state.alpha))

@@ -35,6 +35,8 @@ from diva.data.pipeline import Preparation, axes_of
 from diva.data.sources import ArraySource
 from diva.data.validate import FiniteCheck, open_samples
 from diva.exceptions import DataChangedError, InterruptedFitWarning
+from diva.explain import Explained
+from diva.mixture.editing import EditableClusters
 from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
 from diva.mixture.model import NO_TREE, Level, MixtureModel, check_component_labels, normalized
@@ -53,11 +55,12 @@ from diva.mixture.standardize import Measurement, measure
 from diva.parameters import check_parameters, declared_in, plain, takes, values_of
 from diva.partition.hierarchy import Hierarchy, group, group_as
 from diva.partition.walk import Walk
+from diva.progress import progress_of
 from diva.runs.archive import Archive, parts_with, write_archive
 
 
 @takes(*MIXTURE_PARAMETERS)
-class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Dirichlet process mixture of Gaussians that finds the number of components by itself.
 
     Memoized online variational Bayes with births, merges and deletions, each accepted only if the evidence lower bound on all
@@ -79,8 +82,10 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     cluster_ids_ : ndarray of shape (n_clusters,)
         Permanent names of the clusters, in the order of the columns of ``predict_proba``. From 0 after a first fit; when data
         arrive, a name lives on where most of its samples are.
+    cluster_names_ : dict of int to str
+        Names given with ``rename``, by id.
     cluster_lineage_ : list of ClusterRecord
-        Which clusters were born, split, merged or died after the first fit.
+        Which clusters were born, split, merged, renamed or died after the first fit.
     elbo_ : float
         Evidence lower bound on all data seen.
     mixture_ : MixtureModel
@@ -241,9 +246,12 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         as_before: dict[str, Any] | None = None,
     ) -> Self:
         """Run laps from a start, or from the best of several; after an early interrupt, attributes are as before."""
-        on_lap = _print_lap if values_of(self, FitParameters).verbose else None
         try:
-            with _explaining_singular():
+            with _explaining_singular(), progress_of(values_of(self, FitParameters).verbose) as progress:
+
+                def on_lap(record: LapRecord) -> None:
+                    progress.say(_describe_lap(record))
+
                 if start is not None:
                     fitted = fit_from(start, source, measured.n_rows, rng, on_lap=on_lap)
                 elif (n_features := len(measured.lowest)) == self._n_prepared:
@@ -297,6 +305,9 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if source is not None and values_of(self, FitParameters).reject:
             self.labels_[self._is_outlier(source)] = -1
         return self
+
+    def _adopt(self, mixture: MixtureModel) -> None:
+        self._store(Fitted(mixture, self.component_labels_))
 
     # --- using
 
@@ -561,6 +572,6 @@ def _explaining_singular() -> Iterator[None]:
         ) from error
 
 
-def _print_lap(record: LapRecord) -> None:
+def _describe_lap(record: LapRecord) -> str:
     done = ", ".join(f"{n} {name}" for name in ("births", "merges", "deletes") if (n := getattr(record, name)))
-    print(f"lap {record.lap:3d}  K {record.n_components:3d}  bound per sample {record.elbo_per_sample:.5f}  {done}")
+    return f"lap {record.lap:3d}  K {record.n_components:3d}  bound per sample {record.elbo_per_sample:.5f}  {done}".rstrip()

@@ -88,7 +88,9 @@ def fit_from(
         hierarchy = None
     else:
         together = start.cluster_by_id() if last_look.past_share > 0 else {}
-        hierarchy = last_look.by_valleys(np.array([together.get(i, -1) for i in model.state.ids]))
+        position = {name: i for i, name in enumerate(start.naming.ids)}
+        apart = [(position[one], position[other]) for one, other in start.naming.apart] if together else []
+        hierarchy = last_look.by_valleys(np.array([together.get(i, -1) for i in model.state.ids]), apart)
     return Fitted(model.with_hierarchy(hierarchy), last_look.labels, unfinished=not fit.converged and not fit.interrupted)
 
 
@@ -214,12 +216,16 @@ class _LastLook:
             *(np.concatenate(parts).astype(np.float64) for parts in (points, resps, weights)),
         )
 
-    def by_valleys(self, together: NDArray[np.int64]) -> Hierarchy:
-        """Group the components; ``together`` (K,) are clusters that stay whole: draws do not show what filled a valley."""
+    def by_valleys(self, together: NDArray[np.int64], apart: Sequence[tuple[int, int]]) -> Hierarchy:
+        """Group the components.
+
+        ``together`` (K,) are clusters that stay whole: draws do not show what filled a valley. Pairs of them in ``apart`` were
+        split by hand.
+        """
         with threadpool_limits(
             1
         ):  # little work: the same on any number of cores, and no memory for threads that are not needed
-            return group_by_valleys(self.components, self._model.options.resolution, together)
+            return group_by_valleys(self.components, self._model.options.resolution, together, apart)
 
 
 def _draw_standardized(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -24,7 +24,7 @@ from diva.mixture.standardize import Standardization, StandardizedBatches
 from diva.mixture.state import MixtureState
 from diva.mixture.sticks import expected_weights, stick_posterior
 from diva.parameters import is_whole
-from diva.partition.hierarchy import Hierarchy
+from diva.partition.hierarchy import Hierarchy, ungrouped
 from diva.partition.matching import ClusterRecord, Naming
 from diva.runs.records import record_from_plain
 from diva.threads import one_thread, threads_for
@@ -193,7 +193,8 @@ class MixtureModel:
         """Probability of each cluster for each code, (n, n_clusters)."""
         positions = torch.tensor(self.cluster_of_component(level))
         member = torch.nn.functional.one_hot(positions).double().to(self.device)
-        return np.concatenate([(some.resp.double() @ member).cpu().numpy() for some in self.assign(codes)])
+        parts = [(some.resp.double() @ member).clamp_max(1.0).cpu().numpy() for some in self.assign(codes)]  # were rounded
+        return np.concatenate(parts)
 
     @one_thread()
     def score_samples(self, codes: NDArray[Any] | Iterable[Rows]) -> NDArray[np.float64]:
@@ -333,6 +334,53 @@ class MixtureModel:
         """Name the next component so: for a mixture that others have followed."""
         return replace(self, state=replace(self.state, next_id=next_id))
 
+    def renamed(self, names: Mapping[int, str]) -> MixtureModel:
+        """Call clusters, given by their ids, by names of one's own."""
+        naming = self.naming.renamed(names)
+        size = dict(zip(naming.ids, np.bincount(self.cluster_of_component(), weights=self.masses).tolist(), strict=True))
+        records = tuple(ClusterRecord("renamed", (i,), (i,), (size[i],), naming.batch) for i in sorted(names))
+        return replace(self, naming=naming, cluster_lineage=(*self.cluster_lineage, *records))
+
+    def merged(self, clusters: Sequence[int]) -> MixtureModel:
+        """Make one cluster of several, given by their ids; the heaviest keeps its id."""
+        chosen = [self._position_of(cluster) for cluster in clusters]
+        if len(set(chosen)) < 2:
+            raise ValueError(f"Expected at least two different clusters to merge, got {list(clusters)}.")
+        now = self.cluster_of_component()
+        return self._regrouped(np.where(np.isin(now, chosen), min(chosen), now))
+
+    def split(self, cluster: int, n_parts: int = 2) -> MixtureModel:
+        """Part a cluster, given by its id, where its components were joined last; the heaviest part keeps the id."""
+        now, tree = self.cluster_of_component(), self._tree()
+        own = now == self._position_of(cluster)
+        if not is_whole(n_parts) or not 2 <= n_parts <= own.sum():
+            raise ValueError(
+                f"Cluster {cluster} has {own.sum()} component{'' if own.sum() == 1 else 's'} to part; "
+                + ("there is nothing finer in the tree." if own.sum() == 1 else f"n_parts should be from 2 to {own.sum()}.")
+            )
+        for n_groups in range(tree.n_groups, tree.n_components + 1):
+            parts = tree.cut(n_groups)[own]
+            if len(np.unique(parts)) >= n_parts:
+                break
+        labels = now.copy()
+        labels[own] = now.max() + 1 + parts
+        return self._regrouped(labels)
+
+    def _tree(self) -> Hierarchy:
+        return ungrouped(self.masses) if self.hierarchy is None else self.hierarchy
+
+    def _position_of(self, cluster: int) -> int:
+        if not is_whole(cluster) or cluster not in self.naming.ids:
+            raise ValueError(f"There is no cluster {cluster!r}; there are {', '.join(map(str, sorted(self.naming.ids)))}.")
+        return self.naming.ids.index(int(cluster))
+
+    def _regrouped(self, labels: NDArray[np.int64]) -> MixtureModel:
+        """Give components other clusters by hand."""
+        hierarchy = self._tree().with_labels(labels)
+        naming = self.naming.regrouped(self.cluster_of_component(), hierarchy.labels, self.masses)
+        lineage = (*self.cluster_lineage, *naming.records)
+        return replace(self, hierarchy=hierarchy, naming=naming, cluster_lineage=lineage)
+
     def named_after(self, before: MixtureModel, rng: np.random.Generator) -> MixtureModel:
         """Name clusters after those of the mixture before, by where draws of its components belong now."""
         if before.cluster_by_id() == self.cluster_by_id():
@@ -363,6 +411,8 @@ class MixtureModel:
             "cluster_ids": list(self.naming.ids),
             "next_cluster_id": self.naming.next_id,
             "batch": self.naming.batch,
+            "cluster_names": {str(i): name for i, name in self.naming.names},
+            "apart": [list(pair) for pair in self.naming.apart],
             "cluster_lineage": [asdict(r) for r in self.cluster_lineage],
         }
         return document, tensors | {"component_labels": torch.empty(0, dtype=torch.int64)}
@@ -381,7 +431,13 @@ class MixtureModel:
             state,
             standardization,
             options,
-            Naming(tuple(document["cluster_ids"]), document["next_cluster_id"], batch=document["batch"]),
+            Naming(
+                tuple(document["cluster_ids"]),
+                document["next_cluster_id"],
+                batch=document["batch"],
+                names=tuple((int(i), name) for i, name in document.get("cluster_names", {}).items()),  # later than 0.1.0.dev0
+                apart=tuple((int(one), int(other)) for one, other in document.get("apart", ())),
+            ),
             None if document["hierarchy"] is None else Hierarchy.from_dict(document["hierarchy"]),
             tuple(record_from_plain(LapRecord, r) for r in document["history"]),
             tuple(record_from_plain(MoveRecord, r) for r in document["lineage"]),

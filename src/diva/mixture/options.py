@@ -224,7 +224,7 @@ class FitParameters:
     random_state: Any = parameter(
         None, Seed(), help="Same seed, data, machine and number of threads: same numbers, bit for bit."
     )
-    verbose: bool = parameter(False, Flag(), help="Print a line for every lap.")
+    verbose: bool = parameter(False, Flag(), help="Show a bar in a terminal or a notebook, elsewhere a line for every lap.")
 
 
 MIXTURE_PARAMETERS = (MixtureOptions, Wishes, RowParameters, ColumnParameters, FitParameters)

@@ -128,11 +128,13 @@ def _starts(measured: Measurement, options: MixtureOptions, rng: np.random.Gener
 
 
 def _from_centres(one: MixtureModel, sample: Rows, rng: np.random.Generator) -> MixtureState:
-    """Components at the centres of k-means, as many as there may be, or one for each code of fewer; they hold whole codes."""
+    """Components at the centres of k-means, as many as the sample could carry, that hold whole codes."""
     z, given = one.standardization.apply(sample, one.device)
     z = z.double()
     weights = torch.ones(len(z), dtype=torch.float64, device=z.device) if given is None else given.double()
-    labels = k_means(z, weights, one.options.max_components, rng)
+    n_different = min(float(weights.sum()), len(torch.unique(z, dim=0)))
+    n_centres = int(n_different / (2 * (z.shape[1] + 1)))  # a Gaussian needs D + 1 samples to have a volume
+    labels = k_means(z, weights, max(1, min(n_centres, one.options.max_components)), rng)
     stats = _hard_stats(one.state.family, z, weights, labels, int(labels.max()) + 1)
     return holding(one.state, stats)
 

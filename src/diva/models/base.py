@@ -26,9 +26,11 @@ from diva.data import InputPipeline, Samples
 from diva.data.scaling import FARTHEST
 from diva.devices import resolve_device
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
+from diva.explain import Explained
 from diva.models.config import Config, DataParameters, RunParameters, TrainingConfig
 from diva.models.novelty import NOVEL_SHARE
 from diva.parameters import Parameter, check_parameters, plain, values_of
+from diva.progress import Progress, progress_of
 from diva.runs.archive import Archive, parts_with, write_archive
 from diva.runs.folder import RunFolder, RunIdentity, fingerprint
 from diva.runs.records import record_from_plain
@@ -42,7 +44,7 @@ from diva.version import __version__
 WATCHING = ("run_dir", "checkpoint_every", "resume", "callbacks", "verbose", "device")
 
 
-class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class Clusterer(Explained, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Codes of samples, and clusters of the codes.
 
     A model names its parameters (`diva.parameters.takes`) and fills in the abstract methods; it gets data of all kinds, files
@@ -358,12 +360,13 @@ class DeepClusterer(Clusterer):
         if folder is not None and identity is not None:
             self._open_run(folder, state, identity)
 
+        progress: Progress = Progress()
+
         def on_epoch(record: EpochRecord) -> bool:
             is_due = state.epoch % run.checkpoint_every == 0 or state.position >= objective.n_epochs
             if folder is not None and identity is not None and is_due:
                 folder.write_checkpoint(self._checkpoint(state), identity)
-            if run.verbose:
-                print(describe_epoch(record, objective.n_epochs), flush=True)
+            progress.say(describe_epoch(record, objective.n_epochs), state.position / objective.n_epochs)
             self.history_ = state.history
             model = self._as_of_now(state, objective) if run.callbacks else self
             answers = [callback(model, record) for callback in run.callbacks]
@@ -372,11 +375,13 @@ class DeepClusterer(Clusterer):
         watchers = [callback.on_step for callback in run.callbacks if hasattr(callback, "on_step")]
 
         def on_step(step: int, n_steps: int) -> None:
+            progress.move((state.position + step / n_steps) / objective.n_epochs)
             for watcher in watchers:
                 watcher(step, n_steps)
 
         try:
-            run_epochs(state, objective, self.config_.early_stopping, Watch(on_epoch, on_step))
+            with progress_of(run.verbose) as progress:
+                run_epochs(state, objective, self.config_.early_stopping, Watch(on_epoch, on_step))
         except TrainingError as error:
             kept = f" The last good checkpoint is {folder.checkpoint}." if folder and folder.checkpoint.exists() else ""
             raise TrainingError(f"{error}{kept}") from error

@@ -84,7 +84,7 @@ class RunParameters:
         help="""Same seed, data, machine and number of threads: same numbers, bit for bit. On small data (fewer than 131,072
         numbers) on any number of threads.""",
     )
-    verbose: bool = parameter(False, Flag(), help="Print a line for every epoch.")
+    verbose: bool = parameter(False, Flag(), help="Show a bar in a terminal or a notebook, elsewhere a line for every epoch.")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
 from diva.data import PartOfSource, Samples
+from diva.mixture.editing import EditableClusters
 from diva.mixture.model import NO_TREE, Level, MixtureModel, check_component_labels, normalized
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import Wishes
@@ -46,7 +47,7 @@ FIRST_VARIANCE = 0.1  # of the decoder before it has been measured, as a share o
 
 
 @takes(*DIVA_PARAMETERS)
-class DIVA(IncrementalMixin, DeepClusterer):
+class DIVA(EditableClusters, IncrementalMixin, DeepClusterer):
     """Deep clustering that finds the number of clusters by itself.
 
     A variational auto-encoder learns codes of the samples, a Dirichlet process mixture of the codes is its prior, and births
@@ -68,8 +69,10 @@ class DIVA(IncrementalMixin, DeepClusterer):
         Permanent ids of the clusters, in the order of the columns of ``predict_proba``; from 0 after a first fit.
     component_ids_ : ndarray of shape (n_components,)
         Permanent ids of the components, by position.
+    cluster_names_ : dict of int to str
+        Names given with ``rename``, by id.
     cluster_lineage_ : list of ClusterRecord
-        Which clusters were born, split, merged or died after the first fit.
+        Which clusters were born, split, merged, renamed or died after the first fit.
     lineage_ : list of MoveRecord
         Every birth, merge and deletion: those while training with their epoch, then those of the final mixture.
     batches_ : list of BatchRecord
@@ -210,6 +213,11 @@ class DIVA(IncrementalMixin, DeepClusterer):
         self.cluster_lineage_ = list(mixture.cluster_lineage)
         self.component_labels_ = component_labels
         self.labels_ = mixture.label_of_component()[component_labels]
+
+    def _adopt(self, mixture: MixtureModel) -> None:
+        self.mixture_ = mixture
+        self.stream_ = replace(self.stream_, anchor=None)  # had the clusters of before
+        self._set_labels(self.component_labels_)
 
     def _assign(self, codes: Codes) -> Assignment:
         z = codes.mean.numpy()

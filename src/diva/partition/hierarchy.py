@@ -100,22 +100,22 @@ class Hierarchy:
         check_resolution(resolution)
         return self.cut(self.n_components - int((self.heights >= resolution).sum()))
 
-    def layers(self, most: int = 5) -> list[Layer]:
+    def layers(self, most: int = 5, odds: FloatArray | None = None) -> list[Layer]:
         """Partitions that are clearer than their neighbours in the tree, from fine to coarse.
 
         A cut is clear if what it keeps apart is far less likely to be one than what it has joined: its strength is the
-        difference of the two log odds, in nats. Heights should be probabilities, as `group_by_valleys` gives them.
+        difference of the two log odds, in nats; `log_odds` by default, or those of `flow_log_odds`.
         """
-        odds = self._log_odds()
+        odds = self.log_odds() if odds is None else odds
         before = np.concatenate([[min(0.0, odds[0])] if len(odds) else [], odds[:-1]])
         strengths = odds - np.maximum(before, 0.0)  # of the cut before each join; joins that pay need no strength
         clearest = np.argsort(-strengths, kind="stable")[:most]
         cuts = sorted(int(step) for step in clearest if strengths[step] > 0)
         return [Layer(self.n_components - step, float(strengths[step]), self.cut(self.n_components - step)) for step in cuts]
 
-    def separations(self) -> FloatArray:
+    def separations(self, odds: FloatArray | None = None) -> FloatArray:
         """Log odds, in nats, that each chosen cluster is one of its own, where it would be joined next; (n_groups,)."""
-        odds, n_components = self._log_odds(), self.n_components
+        odds, n_components = self.log_odds() if odds is None else odds, self.n_components
         found = np.full(self.n_groups, np.inf)
         node_of = {int(node): label for node, label in zip(self._nodes(), self.labels.tolist(), strict=True)}
         for step in range(n_components - self.n_groups, n_components - 1):
@@ -128,8 +128,8 @@ class Hierarchy:
         """The node of the chosen cluster of each component."""
         return nodes_after(self.merges, self.n_components - self.n_groups)
 
-    def _log_odds(self) -> FloatArray:
-        """Of not being one, at each join."""
+    def log_odds(self) -> FloatArray:
+        """Of not being one, at each join, where heights are probabilities, as `group_by_valleys` gives them."""
         one = np.clip(self.heights, 1e-300, 1 - 1e-16)
         return np.asarray(np.log1p(-one) - np.log(one))
 
@@ -166,12 +166,66 @@ class Hierarchy:
         labels = number_by_mass(nodes_after(merges, n_inside + 1), self.masses)
         return Hierarchy(merges, np.array(heights), self.masses, labels, self.resolution)
 
+    def flow_log_odds(self) -> FloatArray:
+        """The same where heights are flows: how many times less than what the chosen resolution asks for is shared."""
+        return np.asarray(np.log(self.resolution) - np.log(np.clip(self.heights, 1e-16 * self.resolution, None)))
+
     def permuted(self, order: npt.ArrayLike) -> Hierarchy:
         """Return the same tree with its components in another order, the old position of each, (K,)."""
         order = _whole_numbers(order)
         place = np.arange(2 * self.n_components - 1)  # inner nodes keep their numbers
         place[order] = np.arange(self.n_components)
         return replace(self, merges=place[self.merges], masses=self.masses[order], labels=self.labels[order])
+
+    def with_labels(self, labels: npt.ArrayLike) -> Hierarchy:
+        """Choose other clusters, whatever the heights say, and keep the tree as far as they allow.
+
+        Parameters
+        ----------
+        labels : array-like of int, shape (n_components,)
+            The cluster of each component; numbered anew by falling mass.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> tree = group(Walk(np.eye(4), np.kron(np.eye(2), [[0.8, 0.2], [0.2, 0.8]])))
+        >>> tree.labels, tree.with_labels([0, 1, 2, 2]).labels
+        (array([0, 0, 1, 1]), array([1, 2, 0, 0]))
+        """
+        given = _whole_numbers(labels)
+        if given.shape != (self.n_components,):
+            raise ValueError(f"labels should have shape ({self.n_components},), one for each component, got {given.shape}.")
+        inside, between = self._joins_by_group(given)
+        merges = np.array([*inside[0], *between[0]], dtype=np.int64).reshape(-1, 2)
+        heights = np.concatenate(
+            [np.maximum(inside[1], self.resolution), np.minimum(between[1], np.nextafter(self.resolution, 0))]
+        )
+        return replace(self, merges=merges, heights=heights, labels=number_by_mass(given, self.masses))
+
+    def _joins_by_group(self, labels: IntArray) -> tuple[tuple[list[IntArray], FloatArray], tuple[list[IntArray], FloatArray]]:
+        """Joins inside groups and then between them, each with its height, in the order in which the tree makes them."""
+        k = self.n_components
+        parts: dict[int, dict[int, int]] = {i: {int(g): i} for i, g in enumerate(labels.tolist())}  # node -> group -> new node
+        inside: list[tuple[IntArray, float]] = []
+        seams: list[tuple[int, int, float]] = []  # groups that a join brings together
+        for step, (left, right) in enumerate(self.merges.tolist()):
+            here, there = parts.pop(left), parts.pop(right)
+            seams.append((next(iter(here)), next(iter(there)), float(self.heights[step])))
+            for group_ in sorted(here.keys() & there.keys()):
+                inside.append((np.sort([here[group_], there[group_]]), float(self.heights[step])))
+                here[group_] = k + len(inside) - 1
+            parts[k + step] = there | here
+        node, between = dict(parts[2 * k - 2]), []
+        for one, other, height in seams:
+            if (a := node[one]) != (b := node[other]):
+                between.append((np.sort([a, b]), height))
+                made = k + len(inside) + len(between) - 1
+                node = {group_: made if at in (a, b) else at for group_, at in node.items()}
+
+        def split(joins: list[tuple[IntArray, float]]) -> tuple[list[IntArray], FloatArray]:
+            return [pair for pair, _ in joins], np.array([height for _, height in joins], dtype=np.float64)
+
+        return split(inside), split(between)
 
     def linkage(self) -> FloatArray:
         """Return the tree as scipy.cluster.hierarchy takes it, for example to draw a dendrogram.
@@ -235,6 +289,15 @@ def nodes_after(merges: IntArray, n_steps: int) -> IntArray:
     for step, pair in enumerate(merges[:n_steps]):
         node[np.isin(node, pair)] = n_components + step
     return node
+
+
+def ungrouped(masses: npt.ArrayLike) -> Hierarchy:
+    """A tree over components (K,) of which nothing is known: each is a cluster."""
+    mass = np.asarray(masses, dtype=np.float64)
+    k = len(mass)
+    merges = [[0, 1]] * (k > 1) + [[step + 1, k + step - 1] for step in range(1, k - 1)]
+    pairs = np.array(merges, dtype=np.int64).reshape(-1, 2)
+    return Hierarchy(pairs, np.zeros(k - 1), mass, number_by_mass(np.arange(k), mass), 0.5)
 
 
 def group(walk: Walk, resolution: float | Literal["auto"] = "auto", rng: np.random.Generator | int = 0) -> Hierarchy:

@@ -6,8 +6,9 @@ died; the records of these explain every change of a name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +49,8 @@ class Naming:
     next_id: int  # never used so far
     records: tuple[ClusterRecord, ...] = ()  # of the change that led here
     batch: int = 0  # number of that change; 0 for a first fit
+    names: tuple[tuple[int, str], ...] = ()  # ids and what people call them
+    apart: tuple[tuple[int, int], ...] = ()  # ids of clusters that were split by hand: data do not join them again
 
     @classmethod
     def first(cls, n_clusters: int) -> Naming:
@@ -61,6 +64,9 @@ class Naming:
             raise ValueError("every cluster should have a name of its own, a whole number")
         if min(numbers) < 0 or max(self.ids, default=-1) >= self.next_id:
             raise ValueError("names of clusters are out of range")
+        said = [i for i, _ in self.names] + [i for pair in self.apart for i in pair]
+        if not set(said) <= set(self.ids) or not all(isinstance(name, str) for _, name in self.names):
+            raise ValueError("what was said of clusters by hand should be about clusters that are there")
 
     def after(self, overlap: NDArray[np.float64], masses: Sequence[float], batch: int) -> Naming:
         """Name the clusters of a new grouping.
@@ -96,7 +102,52 @@ class Naming:
             elif i not in heirs and went[i].max(initial=0.0) < MAJORITY:
                 records.append(record("died", [name], []))
         records += [record("born", [], [j]) for j in range(len(masses)) if j not in explained]
-        return Naming(children, self.next_id + len(fresh), tuple(records), batch)
+        return self._with_ids(children, len(fresh), records, batch)
+
+    def regrouped(self, before: NDArray[np.int64], now: NDArray[np.int64], masses: NDArray[np.float64]) -> Naming:
+        """Name clusters that were merged or split by hand.
+
+        Parameters
+        ----------
+        before, now : array of int, shape (n_components,)
+            Position of the cluster of each component.
+        masses : array of shape (n_components,)
+        """
+        overlap = np.zeros((len(self.ids), int(now.max()) + 1))
+        np.add.at(overlap, (before, now), np.maximum(masses, 1e-9))
+        names, taken = {}, set()
+        for _, i, j in sorted(((-overlap[i, j], i, j) for i, j in np.argwhere(overlap > 0).tolist())):
+            if j not in names and i not in taken:  # the heaviest part has the name
+                names[j] = self.ids[i]
+                taken.add(i)
+        fresh = [j for j in range(overlap.shape[1]) if j not in names]
+        names |= {j: self.next_id + number for number, j in enumerate(fresh)}
+        children = tuple(names[j] for j in range(overlap.shape[1]))
+        totals, records, apart = overlap.sum(axis=0), [], list(self.apart)
+        for j in range(overlap.shape[1]):
+            if len(parents := np.flatnonzero(overlap[:, j])) > 1:
+                joined = tuple(self.ids[i] for i in parents)
+                records.append(ClusterRecord("merged", joined, (children[j],), (float(totals[j]),), self.batch))
+                apart = [pair for pair in apart if not set(pair) <= set(joined)]
+        for i in range(len(self.ids)):
+            if len(parts := np.flatnonzero(overlap[i])) > 1:
+                named = tuple(children[j] for j in parts)
+                records.append(ClusterRecord("split", (self.ids[i],), named, tuple(totals[parts].tolist()), self.batch))
+                apart += list(combinations(sorted(named), 2))
+        return replace(self._with_ids(children, len(fresh), records, self.batch), apart=tuple(apart))
+
+    def renamed(self, names: Mapping[int, str]) -> Naming:
+        """Call clusters so; an empty name takes it away. Raises ValueError for a cluster that is not there."""
+        if unknown := sorted(set(names) - set(self.ids)):
+            raise ValueError(f"There is no cluster {unknown[0]}; there are {', '.join(map(str, sorted(self.ids)))}.")
+        kept = {i: name for i, name in (dict(self.names) | dict(names)).items() if name}
+        return replace(self, names=tuple(sorted(kept.items())))
+
+    def _with_ids(self, ids: tuple[int, ...], n_fresh: int, records: Sequence[ClusterRecord], batch: int) -> Naming:
+        """Other ids; what was said by hand stays for those that live on."""
+        names = tuple((i, name) for i, name in self.names if i in ids)
+        apart = tuple(pair for pair in self.apart if set(pair) <= set(ids))
+        return Naming(ids, self.next_id + n_fresh, tuple(records), batch, names, apart)
 
 
 def _heirs(overlap: NDArray[np.float64], went: NDArray[np.float64]) -> dict[int, int]:

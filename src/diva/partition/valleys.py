@@ -27,6 +27,7 @@ multivariate normal mixtures" (2005), and Hennig, "Methods for merging Gaussian 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ from diva.partition.louvain import number_by_mass
 from diva.partition.walk import FloatArray, IntArray, ratio
 
 OPTIMISM = 1.0  # nats that one fitted number, the depth of a valley, gains on the samples it was fitted to (Akaike 1974)
+CERTAIN = 1e6  # nats: what somebody has said
 THIN = 1.0  # nats by which the log density of a bridge must be below that of both hills, to separate them
 GRID = 64  # points at which the density between two means is looked at
 N_BINS = 24  # of the histogram between two means
@@ -75,7 +77,10 @@ class Valleys(NamedTuple):
 
 
 def group_by_valleys(
-    components: Components, resolution: float | Literal["auto"] = "auto", together: IntArray | None = None
+    components: Components,
+    resolution: float | Literal["auto"] = "auto",
+    together: IntArray | None = None,
+    apart: Sequence[tuple[int, int]] = (),
 ) -> Hierarchy:
     """Group components between which the data have no valley, 0 the heaviest cluster, and keep the tree.
 
@@ -88,6 +93,8 @@ def group_by_valleys(
         Groups are joined down to this probability; "auto" is one half, more gives more clusters.
     together : array of int, shape (K,), optional
         Components of the same number belong together whatever the samples say; -1 for those of which nothing is known.
+    apart : sequence of pairs of int
+        Numbers of ``together`` whose components do not belong together, whatever the samples say.
 
     Examples
     --------
@@ -103,11 +110,15 @@ def group_by_valleys(
     """
     masses = components.masses
     evidence = valley_evidence(components)
+    known = np.zeros_like(evidence)
     if together is not None:
-        known = (together[:, None] == together) & (together >= 0)
-        evidence = np.where(known, np.minimum(evidence, -OPTIMISM), evidence)
-    merges, strengths = _joins(components, evidence)
-    heights = np.minimum.accumulate(expit(-strengths - _learnt_log_odds(strengths)))
+        known[(together[:, None] == together) & (together >= 0)] = -1.0
+        for one, other in apart:
+            pairs = np.outer(together == one, together == other)
+            known[pairs | pairs.T] = 1.0
+    merges, strengths = _joins(components, evidence, known)
+    heights = np.where(strengths == -CERTAIN, 1.0, expit(-strengths - _learnt_log_odds(np.maximum(strengths, -OPTIMISM))))
+    heights = np.minimum.accumulate(heights)
     resolution = 0.5 if isinstance(resolution, str) else resolution
     n_groups = len(masses) - int((heights >= resolution).sum())
     labels = number_by_mass(nodes_after(merges, len(masses) - n_groups), masses)
@@ -246,12 +257,14 @@ def _log_peaks(components: Components) -> FloatArray:
     return np.asarray(logsumexp(log_masses - 0.5 * (log_det + distance2), axis=1))
 
 
-def _joins(components: Components, evidence: FloatArray) -> tuple[IntArray, FloatArray]:
+def _joins(components: Components, evidence: FloatArray, known: FloatArray) -> tuple[IntArray, FloatArray]:
     """Join the groups between which there is least evidence, until all are one; nodes are numbered as scipy does.
 
     Between groups the evidence is the mean of that of their components, weighted by the samples that two components share: it
     counts where groups touch. It is not summed: pairs share components, and in noise a long border would become a valley.
+    Where ``known`` (K, K) is -1 two are one, where it is 1 they are not, whatever the evidence.
     """
+    known = np.array(known)
     n, masses, peaks = len(evidence), components.masses, _log_peaks(components)
     overlap = _overlap(components)
     touch = overlap + 1e-12 * overlap.sum() / n**2  # even where no sample is shared, evidence has a mean
@@ -264,11 +277,14 @@ def _joins(components: Components, evidence: FloatArray) -> tuple[IntArray, Floa
         mean, level, samples = (ratio(part, sums[0]) for part in sums[1:])
         depth = np.minimum(peaks[:, None], peaks) - level  # of the bridge below the lower hill
         mean = np.where(depth > THIN, np.maximum(mean, _thinness(samples, depth)), mean)
+        mean = np.where(known == 0, mean, np.where(known > 0, CERTAIN, -CERTAIN))
         mean = np.where(np.outer(alive, alive) & (sums[0] > 0), mean, np.inf)
         kept, gone = divmod(int(mean.argmin()), n)
         merges[step] = sorted((node[kept], node[gone]))
         strengths[step] = mean[kept, gone]
         node[kept], peaks[kept], alive[gone] = n + step, max(peaks[kept], peaks[gone]), False
+        either = np.where(np.abs(known[kept]) >= np.abs(known[gone]), known[kept], known[gone])
+        known[kept] = known[:, kept] = np.where(np.maximum(known[kept], known[gone]) > 0, 1.0, either)
         sums[:, kept] += sums[:, gone]
         sums[:, :, kept] += sums[:, :, gone]
         sums[:, kept, kept] = 0.0

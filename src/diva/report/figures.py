@@ -5,14 +5,22 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from diva.atomic import write_atomically
 from diva.report import plots
 from diva.report.draw_matplotlib import STYLE, to_matplotlib
+from diva.report.draw_plotly import to_plotly
 from diva.report.findings import Findings, naming_the_run, read_findings
 from diva.report.marks import Plot
 
+WHY_NOT = {
+    "tree": "there is a single component, or components were not grouped",
+    "history": "no epochs were kept",
+    "lineage": "no component was born or merged",
+}
 FORMATS = ("png", "svg", "pdf", "eps")
 
 
@@ -43,10 +51,9 @@ def write_figures(
     """
     if isinstance(formats, str) or not set(formats) <= set(FORMATS):
         raise ValueError(f"formats should be a sequence of {', '.join(map(repr, FORMATS))}, got {formats!r}.")
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ImportError("Figures need matplotlib. Install it with: pip install 'diva-clustering[plot]'") from error
+    _check_matplotlib()
+    import matplotlib
+
     with naming_the_run(run):
         findings = read_findings(run, projection=projection)
     target = Path(folder)
@@ -65,10 +72,49 @@ def write_figures(
     return written
 
 
-def _plots(findings: Findings) -> Iterator[tuple[str, Plot]]:
+def draw(findings: Findings, kind: str, *, level: str = "cluster", backend: str = "auto") -> Any:
+    """One plot as a figure of matplotlib or of plotly; what the findings do not have is a ValueError that says so."""
+    backends = ("auto", "matplotlib", "plotly")
+    if backend not in backends:
+        raise ValueError(f"backend should be one of {', '.join(map(repr, backends))}, got {backend!r}.")
+    plot = _plot_of(findings, kind, level)
+    if backend == "plotly" or (backend == "auto" and find_spec("matplotlib") is None):
+        from plotly.graph_objects import Figure
+
+        drawn = to_plotly(plot)
+        return Figure(drawn["data"], {"template": "simple_white", "showlegend": False} | drawn["layout"])
+    _check_matplotlib()
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        return to_matplotlib(plot)
+
+
+def _plot_of(findings: Findings, kind: str, level: str) -> Plot:
+    if kind == "map":
+        levels = {each.word: each for each in findings.levels}
+        if level not in levels:
+            raise ValueError(f"level should be one of {', '.join(map(repr, levels))} here, got {level!r}.")
+        return plots.map_plot(findings, levels[level])
+    named = dict(_plots(findings, with_maps=False))
+    names = {"history": "epochs", "gallery": "gallery", "features": "gallery"}
+    if (kind == "features") == findings.is_image and kind in ("features", "gallery"):
+        raise ValueError("Images have a gallery, kind='gallery'; tables have features, kind='features'.")
+    name = names.get(kind, kind)
+    if name not in named:
+        raise ValueError(f"There is nothing to draw for kind={kind!r}: {WHY_NOT.get(kind, 'the model has no such thing')}.")
+    return named[name]
+
+
+def _check_matplotlib() -> None:
+    if find_spec("matplotlib") is None:
+        raise ImportError("Figures need matplotlib. Install it with: pip install 'diva-clustering[plot]'")
+
+
+def _plots(findings: Findings, *, with_maps: bool = True) -> Iterator[tuple[str, Plot]]:
     """Name of a file and its plot, for all that the run has."""
     summary, snapshot = findings.summary, findings.snapshot
-    for level in findings.levels:
+    for level in findings.levels if with_maps else ():
         yield f"map-{level.word}", plots.map_plot(findings, level)
     yield "gallery", (plots.gallery_plot if findings.is_image else plots.differences_plot)(findings)
     yield "sizes", plots.sizes_plot(findings)
@@ -79,7 +125,7 @@ def _plots(findings: Findings) -> Iterator[tuple[str, Plot]]:
     for i, flow in enumerate(findings.flows.values()):
         yield "lineage" if i == 0 else f"lineage-{i + 1}", plots.flow_plot(findings, flow)
     if snapshot.table is not None and findings.class_names:
-        yield "contingency", plots.contingency_plot(snapshot.table, findings.class_names, findings.table_order)
+        yield "contingency", plots.contingency_plot(findings)
     if findings.reconstructions is not None:
         yield "reconstruction", plots.pairs_plot(findings, findings.reconstructions)
     elif snapshot.feature_errors is not None:

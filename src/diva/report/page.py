@@ -62,6 +62,17 @@ def write_report(
     return target
 
 
+def write_page(findings: Findings, path: str | os.PathLike[str]) -> Path:
+    """Write one HTML file about findings that have a map; a file that is there is replaced."""
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(
+            f"{os.fspath(path)!r} is a folder. Give the file to write, for example {str(target / REPORT)!r}."
+        )
+    write_atomically(Path(os.path.realpath(target)), make_page(findings).encode(), shown=target)
+    return target
+
+
 def make_page(findings: Findings) -> str:
     """The whole page."""
     panels = make_panels(findings)

@@ -13,6 +13,16 @@ COLOURS = (
     "#999933",  # olive
     "#332288",  # indigo
     "#767676",  # grey
+    "#00C2B2",  # turquoise: from here on, not all can be told apart by colour-blind people without their shapes
+    "#B10DC9",  # purple
+    "#6B4226",  # brown
+    "#F27E91",  # salmon
+    "#3D9A1E",  # leaf
+    "#8C82E0",  # lavender
+    "#B8860B",  # dark gold
+    "#004B49",  # petrol
+    "#E6308A",  # magenta
+    "#A3C644",  # lime
 )
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "x", "star", "triangle-down")
 MARKERS = dict(zip(SYMBOLS, "oDs^PX*v", strict=True))  # the same shapes as matplotlib calls them
@@ -31,8 +41,8 @@ def colour_of(number: int) -> str:
 
 
 def symbol_of(number: int) -> str:
-    """Shape of a group's points, another one each time the colours are used up."""
-    return SYMBOLS[(number // len(COLOURS)) % len(SYMBOLS)]
+    """Shape of a group's points, another one after every ten groups; colour and shape together repeat only after 160."""
+    return SYMBOLS[(number // 10 + number // (10 * len(SYMBOLS))) % len(SYMBOLS)]
 
 
 def text_on(colour: str) -> str:

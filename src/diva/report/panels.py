@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any
@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diva.report import plots
+from diva.report.checks import checks
 from diva.report.findings import Findings, FoundCluster, Level
 from diva.report.lineage import Flow
 from diva.report.marks import Plot
 from diva.report.palette import colour_of, symbol_of, text_on
 from diva.report.pictures import make_sheet, png_uri
 from diva.report.projection import METHODS
+from diva.report.table import told
 from diva.report.words import count, date, duration, number, percent, plain
 
 MOST_COLUMNS = 200  # of a table in a list
@@ -59,8 +61,14 @@ class Panel:
 def make_panels(findings: Findings) -> list[Panel]:
     """All parts that there is something to say for, in reading order."""
     of_clusters = (map_panel, gallery_panel, sizes_panel, agreement_panel, tree_panel)
-    of_training = (columns_panel, epochs_panel, lineage_panel, reconstruction_panel, settings_panel)
+    of_training = (columns_panel, epochs_panel, lineage_panel, reconstruction_panel, settings_panel, checks_panel)
     return [panel for make in (*of_clusters, *of_training) if (panel := make(findings)) is not None]
+
+
+def checks_panel(findings: Findings) -> Panel:
+    """What to check next."""
+    items = "".join(f"<li><b>{escape(title)}.</b> {escape(text)}</li>" for title, text in checks(findings))
+    return Panel("checks", "What to check next", f'<ul class="checks">{items}</ul>')
 
 
 # --- at a glance
@@ -88,14 +96,14 @@ def tiles(findings: Findings) -> str:
     def counted(n: int, word: str) -> tuple[str, str]:
         return f"{n:,}", count(n, word).split(" ", 1)[1]
 
-    confidence = percent(float(found.snapshot.confidence.mean())).replace("over ", "&gt;&#8239;")
+    stability = percent(float(findings.agreement.mean())).replace("over ", "&gt;&#8239;")
     facts = [
         counted(found.n_clusters, "cluster"),
         *([] if found.n_components is None else [counted(found.n_components, "component")]),
         counted(found.n_samples, "sample"),
-        (confidence, "mean confidence"),
-        counted(len(found.epochs), "epoch"),
-        (duration(found.seconds), "of training"),
+        (stability, "of neighbours agree"),
+        counted(len(found.epochs), found.rounds),
+        *([(duration(found.seconds), "of training")] if found.seconds else []),
     ]
     if found.metrics and (row := found.metrics.get("clusters")):
         facts += [(percent(row["acc_one_to_one"]), "one-to-one accuracy"), (f"{row['nmi']:.3f}", "NMI")]
@@ -110,9 +118,10 @@ def _sparkline(findings: Findings) -> str:
         return ""
     points = [(200 * i / (len(counts) - 1), 37 - 34 * k / max(counts)) for i, k in enumerate(counts)]
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    label = f"K over the epochs: at first {counts[0]}, in the end {counts[-1]}, at most {max(counts)}"
+    over = f"K over the {findings.summary.rounds}s"
+    label = f"{over}: at first {counts[0]}, in the end {counts[-1]}, at most {max(counts)}"
     return (
-        f'<div class="tile wide"><dt>K over the epochs, at most {max(counts)}</dt><dd>'
+        f'<div class="tile wide"><dt>{over}, at most {max(counts)}</dt><dd>'
         f'<svg viewBox="-3 0 206 40" preserveAspectRatio="none" role="img" aria-label="{label}">'
         f'<polygon points="0,37 {line} 200,37" class="area"/>'
         f'<polyline points="{line}" class="line" vector-effect="non-scaling-stroke"/></svg></dd></div>'
@@ -156,18 +165,21 @@ def columns_panel(findings: Findings) -> Panel | None:
 
 
 def map_panel(findings: Findings) -> Panel:
-    """Codes on a plane, with a switch of what colours mean."""
-    snapshot = findings.snapshot
+    """Codes on a plane: what colours mean can be switched; samples and clusters can be chosen, searched and saved."""
+    snapshot, summary = findings.snapshot, findings.summary
     levels = {level.word: _map_level(findings, level) for level in findings.levels}
+    levels |= {f"layer-{i}": _map_level(layer, layer.levels[0]) for i, layer in enumerate(findings.layers)}
     buttons = "".join(
         f'<button type="button" data-level="{key}" aria-pressed="{str(i == 0).lower()}">{escape(level["title"])}</button>'
         for i, (key, level) in enumerate(levels.items())
+        if not key.startswith("layer-")
     )
     x, y = findings.projection.points.T
     data: dict[str, Any] = {
         "x": _rounded(x, 2),
         "y": _rounded(y, 2),
         "index": snapshot.index.tolist(),
+        "names": summary.sample_names,
         "confidence": _rounded(snapshot.confidence, 3),
         "levels": levels,
         "sheet": asdict(make_sheet(findings.pictures(snapshot.values))) if findings.is_image else None,
@@ -177,16 +189,45 @@ def map_panel(findings: Findings) -> Panel:
     if (method := findings.projection.method) != "codes":
         how = f"Codes of {snapshot.codes.shape[1]} numbers, laid out on a plane by {METHODS[method]}: "
         how += "neighbours are alike, distances between groups say little."
-    n_samples = findings.summary.n_samples
+    n_samples = summary.n_samples
     kept = "" if len(snapshot) == n_samples else f" {len(snapshot):,} of {n_samples:,} samples are shown."
+    use = " Point at a sample to see it, click it to choose its cluster; use the arrow keys on the map."
+    tools = "".join(
+        f'<button type="button" data-tool="{tool}" aria-pressed="false">{title}</button>'
+        for tool, title in (("zoom", "Zoom"), ("pan", "Pan"), ("lasso", "Lasso"), ("reset", "Whole map"))
+    )
     body = (
-        _note(f"{how}{kept} Point at a sample to see it, or use the arrow keys on the map.")
-        + f'<div class="switch" role="group" aria-label="Colour the map by">{buttons}</div>'
+        _note(f"{how}{kept}{use}")
+        + f'<div class="map-tools"><div class="switch" role="group" aria-label="Colour the map by">{buttons}</div>'
+        f'<div class="switch tools" role="group" aria-label="What dragging does">{tools}</div>'
+        '<input id="search" type="search" placeholder="Search samples, clusters, features" aria-label="Search the map">'
+        "</div>"
         '<div class="map-frame"><div id="map" class="plot" tabindex="0" role="application" '
         'aria-label="Map of the codes. Arrow keys step through the samples."></div>'
-        '<div id="card" hidden></div></div><p id="said" class="hidden" aria-live="polite"></p>'
+        '<div id="card" hidden></div></div>'
+        '<p class="chosen" id="chosen"><span id="chosen-text" aria-live="polite"></span> '
+        '<button type="button" id="save">Save as CSV</button> <button type="button" id="clear" hidden>Choose all</button></p>'
+        '<p id="said" class="hidden" aria-live="polite"></p>'
     )
-    return Panel("map-of-codes", "Map of the codes", body, data={"map": data})
+    return Panel("map-of-codes", "Map of the codes", layer_switch(findings) + body, data={"map": data})
+
+
+def layer_switch(findings: Findings) -> str:
+    """Partitions to choose from, which map, gallery, sizes and tree follow; nothing if there is only one."""
+    if not findings.layers:
+        return ""
+    options = "".join(
+        f'<option value="layer-{i}">{count(layer.summary.n_clusters, "group")}, '
+        f"{'coarser' if layer.summary.n_clusters < findings.summary.n_clusters else 'finer'}, "
+        f"strength {number(layer.strength or 0.0, 1)} nats</option>"
+        for i, layer in enumerate(findings.layers)
+    )
+    chosen = f'<option value="cluster" selected>{count(findings.summary.n_clusters, "cluster")}, as found</option>'
+    return (
+        '<p class="layers"><label for="layer">Layer</label> '
+        f'<select id="layer">{chosen}{options}</select> '
+        "<small>Map, gallery, sizes and tree follow.</small></p>"
+    )
 
 
 def _map_level(findings: Findings, level: Level) -> dict[str, Any]:
@@ -196,9 +237,10 @@ def _map_level(findings: Findings, level: Level) -> dict[str, Any]:
         "word": level.word,
         "groups": level.groups.tolist(),
         "names": level.names,
-        "colours": [colour_of(i) for i in range(len(level.names))],
-        "symbols": [symbol_of(i) for i in range(len(level.names))],
+        "colours": [colour_of(i) for i in level.colours],
+        "symbols": [symbol_of(i) for i in level.colours],
         "middles": {i: _rounded(xy, 2) for i, xy in findings.middles(level).items()},
+        "numbers": [int(i) for i in level.colours],
     }
 
 
@@ -217,15 +259,32 @@ def _unusual_features(findings: Findings) -> dict[str, Any]:
 
 
 def gallery_panel(findings: Findings) -> Panel:
-    """Every cluster: its typical, generated and least certain members, or what sets it apart."""
+    """Every cluster of every layer: its typical, generated and least certain members, or what sets it apart."""
+    return Panel("gallery", "Gallery of clusters", in_layers(findings, _gallery))
+
+
+def in_layers(findings: Findings, make: Callable[[Findings], str]) -> str:
+    """The same HTML of the clusters as found and of each layer, of which one is shown at a time."""
+    parts = {"cluster": findings, **{f"layer-{i}": layer for i, layer in enumerate(findings.layers)}}
+    if len(parts) == 1:
+        return make(findings)
+    return "".join(
+        f'<div data-layer="{key}"{"" if key == "cluster" else " hidden"}>{make(part)}</div>' for key, part in parts.items()
+    )
+
+
+def _gallery(findings: Findings) -> str:
     largest = sorted(findings.filled, key=lambda c: -c.size)[:MOST_CLUSTERS]
     card = _image_card if findings.is_image else _table_card
     made = "" if findings.snapshot.draws is None else ", new ones made by the model"
     note = (
         f"Members nearest the centre of their cluster{made}, and the members that the model is least certain of."
         if findings.is_image
-        else "What sets each cluster apart: the mean of a feature less its mean over all samples, in standard deviations."
+        else "What sets each cluster apart: the mean of a feature less its mean over all samples, in standard deviations; bars "
+        "are scaled for each cluster."
     )
+    if findings.are_words:
+        note += " Values are tf-idf: how often a word is in a text, less for words that are in many."
     if left_out := len(findings.filled) - len(largest):
         note += f" The {left_out:,} smallest clusters are left out."
     kind = "images" if findings.is_image else "rows"
@@ -240,18 +299,20 @@ def gallery_panel(findings: Findings) -> Panel:
         more = count(len(largest) - FIRST_CLUSTERS, "more cluster")
         body = cards(largest[:FIRST_CLUSTERS])
         body += f"<details><summary>Show {more}</summary>{cards(largest[FIRST_CLUSTERS:])}</details>"
-    return Panel("gallery", "Gallery of clusters", _note(note) + body)
+    return _note(note) + body
 
 
-def _card(cluster: FoundCluster, body: str) -> str:
+def _card(findings: Findings, cluster: FoundCluster, body: str) -> str:
     parts = [f"{count(cluster.size, 'sample')} ({percent(cluster.share)})"]
     if cluster.majority is not None:
         parts.append(f"{percent(cluster.majority[1])} are {escape(cluster.majority[0])}")
-    parts.append(f"confidence {percent(cluster.confidence)}")
+    if cluster.separation is not None:
+        parts.append(f"evidence {number(cluster.separation, 1)} nats")
+    parts.append(f"stability {percent(cluster.stability)}")
     if cluster.n_components > 1:
         parts.append(count(cluster.n_components, "component"))
     return (
-        f'<article class="card" id="cluster-{cluster.number}"><h3>{chip(cluster.number)} Cluster {cluster.number}</h3>'
+        f'<article class="card" id="{findings.key}-{cluster.number}"><h3>{chip(cluster.number)} {escape(cluster.title)}</h3>'
         f'<p class="facts">{" · ".join(parts)}</p>{body or _note("No sample is in this cluster.")}</article>'
     )
 
@@ -279,6 +340,7 @@ def _image_card(findings: Findings, cluster: FoundCluster) -> str:
         return strip(title, label, snapshot.values[positions], [about(i) for i in positions])
 
     return _card(
+        findings,
         cluster,
         real("Nearest the centre", "members nearest the centre of", cluster.nearest)
         + strip("Made by the model", "generated members of", cluster.drawn, ["made by the model"] * len(cluster.drawn))
@@ -288,9 +350,9 @@ def _image_card(findings: Findings, cluster: FoundCluster) -> str:
 
 def _table_card(findings: Findings, cluster: FoundCluster) -> str:
     if not cluster.differences:
-        return _card(cluster, "")
+        return _card(findings, cluster, "")
     index, confidence = findings.snapshot.index, findings.snapshot.confidence
-    widest = max(max(abs(d.by) for c in findings.clusters for d in c.differences), 1.0)
+    widest = max(abs(d.by) for d in cluster.differences) or 1.0
     rows = ""
     for d in cluster.differences:
         side = "left" if d.by >= 0 else "right"
@@ -307,22 +369,41 @@ def _table_card(findings: Findings, cluster: FoundCluster) -> str:
     )
     doubtful = ", ".join(f"{index[i]}&nbsp;({confidence[i]:.2f})" for i in cluster.least[:6])
     return _card(
+        findings,
         cluster,
         '<div class="scroll" tabindex="0" role="group" aria-label="Table of features"><table class="differences"><thead><tr>'
         f'<th scope="col">Feature</th><th scope="col" colspan="2" class="bar-head">Difference</th>{heads}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>{_note(f'Least certain samples, with their confidence: {doubtful}.')}",
+        f"<tbody>{rows}</tbody></table></div>{_beside(findings, cluster)}"
+        + ("" if findings.layer_of else _note(f"Least certain samples, with their confidence: {doubtful}.")),
     )
+
+
+def _beside(findings: Findings, cluster: FoundCluster) -> str:
+    """What sets a cluster apart from the one beside it."""
+    if cluster.neighbour is None or not (said := told(findings, cluster.beside_neighbour)):
+        return ""
+    return _note(f"Beside its neighbour, {chip(findings.summary.ids[cluster.neighbour])}: {escape(said)}.")
 
 
 # --- sizes, agreement with labels
 
 
 def sizes_panel(findings: Findings) -> Panel:
-    """How large and how certain each cluster is."""
-    label = f"Bar chart of the sizes and mean confidence of {count(len(findings.filled), 'cluster')}"
-    empty = len(findings.clusters) - len(findings.filled)
-    note = _note(f"{count(empty, 'cluster')} without samples left out here and in the gallery.") if empty else ""
-    return _plot_panel("sizes", "Sizes and confidence", note, plots.sizes_plot(findings), label)
+    """How large and how certain each cluster is, in every layer."""
+    drawn: dict[str, Plot] = {}
+
+    def sizes(part: Findings) -> str:
+        label = f"Bar chart of the sizes of {count(len(part.filled), 'cluster')}"
+        drawn[f"{part.key}-sizes-plot"] = plots.sizes_plot(part)
+        empty = len(part.clusters) - len(part.filled)
+        note = _note(f"{count(empty, 'cluster')} without samples left out here and in the gallery.") if empty else ""
+        return note + _plot_box(f"{part.key}-sizes-plot", label)
+
+    note = _note(
+        "Stability is the share of the nearest neighbours of a cluster's samples that are in it too: it is low where a border "
+        "is in doubt. It does not tell whether a cluster is two: for that, see the strengths in the tree."
+    )
+    return Panel("sizes", "Sizes and stability", note + in_layers(findings, sizes), drawn)
 
 
 def agreement_panel(findings: Findings) -> Panel | None:
@@ -348,7 +429,7 @@ def agreement_panel(findings: Findings) -> Panel | None:
         + _note("Samples of each class in each cluster; the darker, the larger the share of the cluster.")
         + _plot_box("contingency-plot", label, n_columns if table.shape[0] * n_columns <= plots.MOST_CELLS else 0)
     )
-    plot = plots.contingency_plot(table, names, findings.table_order)
+    plot = plots.contingency_plot(findings)
     return Panel("agreement", "Agreement with the labels", body, {"contingency-plot": plot})
 
 
@@ -356,16 +437,24 @@ def agreement_panel(findings: Findings) -> Panel | None:
 
 
 def tree_panel(findings: Findings) -> Panel | None:
-    """How components were grouped; None if they were not."""
+    """How components were grouped, in every layer; None if they were not."""
     tree = findings.summary.tree
     if tree is None:
         return None
     note = (
-        "Components that samples wander between when they are moved a little join early, at a small distance. "
-        "What is joined left of the dotted line is one cluster. Leaves are named by component and cluster."
+        "From left to right, what is most likely one joins first. Each join has a strength: the log odds, in nats, that the "
+        "two are not one (2 nats are seven to one). What is joined left of the dotted line is one cluster; the further right a "
+        "branch goes before it is joined, the clearer the cluster. The wider a branch, the more samples. Leaves are named by "
+        "component and cluster."
     )
-    label = f"Tree of {len(tree.merges) + 1} components, coloured by cluster"
-    return _plot_panel("tree", "Tree of components and clusters", _note(note), plots.tree_plot(findings, tree), label)
+    drawn: dict[str, Plot] = {}
+
+    def draw(part: Findings) -> str:
+        assert part.summary.tree is not None
+        drawn[f"{part.key}-tree-plot"] = plots.tree_plot(part, part.summary.tree)
+        return _plot_box(f"{part.key}-tree-plot", f"Tree of {len(tree.merges) + 1} components, coloured by cluster")
+
+    return Panel("tree", "Tree of components and clusters", _note(note) + in_layers(findings, draw), drawn)
 
 
 def epochs_panel(findings: Findings) -> Panel | None:
@@ -373,7 +462,7 @@ def epochs_panel(findings: Findings) -> Panel | None:
     found = findings.summary
     if not found.epochs:
         return None
-    title, note = f"The {'loss' if findings.bound_range is None else 'bound'} over the epochs", ""
+    title, note = f"The {'loss' if findings.bound_range is None else 'bound'} over the {found.rounds}s", ""
     if found.n_components is not None:
         title = title.replace("The", "K and the")
         note = (
@@ -382,7 +471,7 @@ def epochs_panel(findings: Findings) -> Panel | None:
             f"The mixture at the end has {count(found.n_components, 'component')} in {count(found.n_clusters, 'cluster')}."
         )
     if findings.n_below:
-        note += f" The bound of {count(findings.n_below, 'epoch')} is too low to be shown."
+        note += f" The bound of {count(findings.n_below, found.rounds)} is too low to be shown."
     return _plot_panel("epochs", title, _note(note), plots.epochs_plot(findings), title)
 
 
@@ -392,7 +481,7 @@ def lineage_panel(findings: Findings) -> Panel | None:
         return None
     intro = (
         "From left to right, move by move; the width of a band is the number of samples that it leads to. "
-        "Colours are those of the clusters, grey is gone."
+        "Colours are those of the clusters; what is gone is grey, or has colours only to tell it apart if all of it is gone."
     )
     drawn, body = {}, _note(intro)
     for i, (title, flow) in enumerate(findings.flows.items()):
@@ -424,7 +513,7 @@ def reconstruction_panel(findings: Findings) -> Panel | None:
         names, clusters = (of[snapshot.reconstructed].tolist() for of in (snapshot.index, snapshot.clusters))
         pairs = "".join(
             f'<figure><img src="{png_uri(original)}" alt="Sample {name}"><img src="{png_uri(copy)}" alt="its reconstruction">'
-            f"<figcaption>{chip(cluster)}</figcaption></figure>"
+            f"<figcaption>{chip(findings.summary.ids[cluster])}</figcaption></figure>"
             for original, copy, name, cluster in zip(*findings.reconstructions, names, clusters, strict=True)
         )
         note = "Above the sample, below what the decoder makes of its code, with the number of its cluster."
@@ -444,14 +533,12 @@ def reconstruction_panel(findings: Findings) -> Panel | None:
 def settings_panel(findings: Findings) -> Panel:
     """Configuration, versions, timings."""
     found = findings.summary
-    times = {
-        "finished": date(found.finished),
-        "training": duration(found.seconds),
-        "of which the mixture": duration(sum(epoch.mixture_seconds for epoch in found.epochs)),
-        "per epoch": duration(found.seconds / max(1, len(found.epochs))),
-    }
-    if found.components is None:
-        del times["of which the mixture"]
+    times = {"finished": date(found.finished)}
+    if found.seconds:
+        times["training"] = duration(found.seconds)
+        if found.components is not None:
+            times["of which the mixture"] = duration(sum(epoch.mixture_seconds for epoch in found.epochs))
+        times[f"per {found.rounds}"] = duration(found.seconds / max(1, len(found.epochs)))
     body = (
         '<div class="columns">'
         f"<div><h3>Parameters that were set</h3>{_facts(found.params or {'none': 'all at their defaults'})}"

@@ -38,12 +38,28 @@ class Components:
 
 
 @dataclass(frozen=True)
+class Layer:
+    """A partition of the components that is clearer than others near it: by how many nats, and the group of each component."""
+
+    n_groups: int
+    strength: float
+    groups: Sequence[int]
+
+
+@dataclass(frozen=True)
 class Tree:
     """How components join: pairs of nodes as in scipy, the distance of each join, and where the clusters were cut."""
 
     merges: Sequence[Sequence[int]]
     distances: Sequence[float]
     cut: float
+    strengths: Sequence[float] = ()  # log odds, in nats, that what is joined is not one; rising, 0 at the cut
+    layers: Sequence[Layer] = ()  # from fine to coarse
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Tree:
+        """Read what JSON holds of it."""
+        return cls(**{**plain, "layers": tuple(Layer(**layer) for layer in plain.get("layers", ()))})
 
 
 @dataclass(frozen=True)
@@ -84,11 +100,26 @@ class Summary:
     lineage: Sequence[Move] = ()
     data: Mapping[str, Any] | None = None  # how the data became numbers: columns of a table and what each is used as
     agreement: Mapping[str, float] | None = None  # of nearest neighbours on clusters, in nats, where codes were a choice
+    cluster_ids: Sequence[int] | None = None  # permanent id of the cluster at each position; positions are ids where None
+    cluster_names: Mapping[str, str] | None = None  # those given by hand, by id: keys of JSON are text
+    separations: Sequence[float | None] | None = None  # log odds that each cluster is one of its own; None: nothing beside it
+    sample_names: Sequence[str] | None = None  # of the samples of the snapshot
+    units: str | None = None  # of the features, if they are not those of the data: "tf-idf"
+    rounds: str = "epoch"  # what ``epochs`` are passes of: "lap" where there is no network
 
     @property
     def seconds(self) -> float:
         """How long the epochs took."""
         return float(sum(epoch.seconds for epoch in self.epochs))
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """Permanent id of the cluster at each position."""
+        return range(self.n_clusters) if self.cluster_ids is None else self.cluster_ids
+
+    def name_of(self, cluster: int) -> str | None:
+        """Name that was given by hand to the cluster at a position."""
+        return (self.cluster_names or {}).get(str(self.ids[cluster]))
 
     @property
     def n_components(self) -> int | None:
@@ -115,8 +146,9 @@ class Summary:
         path, snapshot = Path(run) / RESULTS, Snapshot.read(Path(run) / SNAPSHOT)
         try:
             plain = read_facts(run)
-            parts = {"image": ImageFormat, "components": Components, "tree": Tree}
-            made = {name: kind(**plain[name]) for name, kind in parts.items() if plain[name] is not None}
+            parts = {"image": ImageFormat, "components": Components}
+            made: dict[str, Any] = {name: kind(**plain[name]) for name, kind in parts.items() if plain[name] is not None}
+            made |= {} if plain["tree"] is None else {"tree": Tree.from_plain(plain["tree"])}
             rows = {"epochs": EpochRecord, "lineage": Move}
             made |= {name: tuple(kind(**row) for row in plain[name]) for name, kind in rows.items()}
             summary = cls(**plain | made, snapshot=snapshot)
@@ -130,7 +162,9 @@ class Summary:
     def _fits_snapshot(self) -> bool:
         found = self.snapshot
         return (
-            len(found.sizes) == self.n_clusters
+            len(found.sizes) == self.n_clusters == len(self.ids)
+            and (self.separations is None or len(self.separations) == self.n_clusters)
+            and (self.sample_names is None or len(self.sample_names) == len(found))
             and int(found.sizes.sum()) == self.n_samples
             and found.values.size == len(found) * self.n_features
             and (found.components is None or 0 <= found.components.min() <= found.components.max() < (self.n_components or 0))

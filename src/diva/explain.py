@@ -1,0 +1,187 @@
+"""What a fitted model found, asked of the model itself: a table, a page, plots, and a word in notebooks.
+
+The page and the plots are those of `diva.report`, which sits above the models: it is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+from html import escape
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+if TYPE_CHECKING:
+    from diva.report.findings import Findings
+
+N_DRAWN = 2_000  # samples that a model draws to describe itself by, where it is shown none
+MOST_LISTED = 20  # clusters in a notebook
+KINDS = ("map", "sizes", "tree", "history", "lineage", "gallery", "features")
+
+
+class Explained:
+    """A model that can say what it found; ``cluster_ids_`` and ``labels_`` are set once it is fitted."""
+
+    def describe(self, X: Any = None, *, y: Any = None) -> Any:
+        """What was found, one row for each cluster, the largest first.
+
+        Parameters
+        ----------
+        X : as in ``fit``, optional
+            Samples to look at, for example those of the fit. Without any, the model is described by samples that it draws
+            itself: sizes are those of the fit, and there are no examples.
+        y : array-like of shape (n_samples,), optional
+            Known classes, only to be compared with.
+
+        Returns
+        -------
+        DataFrame, or list of dict if pandas is not installed
+            cluster : permanent id
+            name : given with ``rename``, else by the words or features that set the cluster apart
+            size, share : samples
+            confidence : mean probability of the cluster, of its samples
+            stability : share of its samples' nearest neighbours, by codes, that are in it too
+            separation : log odds, in nats, that it is a cluster of its own beside what it would be joined with next; 0 is
+            undecided, missing if it is the only one or if there is no tree
+            neighbour : cluster whose samples are nearest
+            mostly, purity : its largest class and the share of it, with ``y``
+            apart, beside_neighbour : features, with their means here and of all samples, or of the neighbour; of texts, words
+            examples : samples nearest the centre, by their numbers
+        """
+        from diva.report.table import cluster_rows
+
+        rows = cluster_rows(self._findings(X, y), with_examples=X is not None)
+        if find_spec("pandas") is None:
+            return rows
+        import pandas as pd
+
+        return pd.DataFrame(rows).set_index("cluster")
+
+    def report(
+        self,
+        X: Any,
+        path: str | os.PathLike[str] = "report.html",
+        *,
+        y: Any = None,
+        name: str | None = None,
+        projection: str = "auto",
+    ) -> Path:
+        """Write what was found as one HTML file that needs no network.
+
+        Parameters
+        ----------
+        X : as in ``fit``
+            Samples to show, for example those of the fit.
+        path : str or path-like
+            The file to write; one that is there is replaced.
+        y : array-like of shape (n_samples,), optional
+            Known classes, only to be compared with.
+        name : str, optional
+            The title.
+        projection : {"auto", "tsne", "umap", "pca", "codes"}
+            How codes are laid out on the map. "auto" takes UMAP if umap-learn is installed, else t-SNE.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        from diva.report import write_page
+
+        return write_page(self._findings(X, y, name=name, projection=projection), path)
+
+    def plot(
+        self,
+        X: Any = None,
+        kind: str = "auto",
+        *,
+        y: Any = None,
+        level: str = "cluster",
+        backend: str = "auto",
+        projection: str = "auto",
+    ) -> Any:
+        """Draw what was found.
+
+        Parameters
+        ----------
+        X : as in ``fit``, optional
+            Samples to show; a map needs them, the rest is drawn without.
+        kind : {"auto", "map", "sizes", "tree", "history", "lineage", "gallery", "features"}
+            "history" is the number of components over epochs or laps. "auto" is a map of samples, or sizes without any.
+        y : array-like of shape (n_samples,), optional
+            Known classes, for a map with ``level="class"``.
+        level : {"cluster", "component", "class"}
+            What the colours of a map mean.
+        backend : {"auto", "matplotlib", "plotly"}
+            "auto" takes matplotlib if it is installed.
+        projection : {"auto", "tsne", "umap", "pca", "codes"}
+            How codes are laid out on the map.
+
+        Returns
+        -------
+        matplotlib.figure.Figure or plotly.graph_objects.Figure
+        """
+        from diva.report.figures import draw
+
+        if kind == "auto":
+            kind = "sizes" if X is None else "map"
+        if kind not in KINDS:
+            raise ValueError(f"kind should be one of 'auto', {', '.join(map(repr, KINDS))}, got {kind!r}.")
+        if X is None and kind in ("map", "gallery"):
+            raise ValueError(f"A {kind} shows samples, and the model keeps none: pass them, plot(X, kind={kind!r}).")
+        found = self._findings(X, y, projection=projection if kind == "map" else None)
+        return draw(found, kind, level=level, backend=backend)
+
+    def _findings(self, X: Any, y: Any = None, *, name: str | None = None, projection: str | None = None) -> Findings:
+        """All that a page or a table shows of samples; a map only if a projection is asked for."""
+        from diva.report.findings import Findings
+        from diva.report.projection import project
+        from diva.runs.summarize import summarize_samples
+
+        check_is_fitted(self)
+        if X is None and not (hasattr(self, "sample") and hasattr(self, "mixture_")):
+            raise ValueError(f"{type(self).__name__} cannot draw samples to describe itself by: pass those of the fit.")
+        summary = summarize_samples(self, X, y, name=name, n_drawn=N_DRAWN)
+        return Findings(summary, None if projection is None else project(summary.snapshot.codes, projection))
+
+    def _automatic_names(self, X: Any) -> dict[int, str]:
+        """Names by what sets clusters apart, by id; none for images."""
+        from diva.report.table import automatic_name
+
+        found = self._findings(X)
+        return {c.number: name for c in found.filled if (name := automatic_name(found, c))}
+
+    # --- notebooks
+
+    def _html_repr(self) -> str:
+        """What scikit-learn shows of an estimator in a notebook, after what was found."""
+        whole: str = _found_html(self) + super()._html_repr()  # type: ignore[misc]  # of BaseEstimator
+        return whole
+
+
+def _found_html(model: Any) -> str:
+    """A line and a small table; nothing before a fit."""
+    import numpy as np
+
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        return ""
+    ids, sizes = np.unique(model.labels_, return_counts=True)
+    order = np.argsort(-sizes, kind="stable")
+    names = getattr(model, "cluster_names_", {})
+    fine = f" of {model.n_components_:,} components" if hasattr(model, "n_components_") else ""
+    k, n = model.n_clusters_, len(model.labels_)
+    said = f"<b>{k:,} cluster{'' if k == 1 else 's'}</b>{fine} found in {n:,} samples by {type(model).__name__}"
+    rows = "".join(
+        f"<tr><td>{ids[i]}</td><td style='text-align:left'>{escape(names.get(int(ids[i]), ''))}</td>"
+        f"<td>{sizes[i]:,}</td><td>{sizes[i] / n:.1%}</td></tr>"
+        for i in order[:MOST_LISTED]
+    )
+    more = "" if len(ids) <= MOST_LISTED else f"<p>and {len(ids) - MOST_LISTED:,} smaller ones</p>"
+    head = "<tr><th>cluster</th><th>name</th><th>size</th><th>share</th></tr>"
+    hint = "<p><code>describe(X)</code> says what sets them apart, <code>report(X)</code> writes a page.</p>"
+    return f"<div><p>{said}</p><table>{head}{rows}</table>{more}{hint}</div>"
