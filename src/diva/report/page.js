@@ -267,7 +267,7 @@
     show(order[(at + steps[event.key] + order.length) % order.length]);
     said.textContent = words(shown).join(", ");
   });
-  const buttons = document.querySelectorAll("[data-level]");
+  const buttons = document.querySelectorAll("button[data-level]");
   const picker = document.getElementById("layer");
   let layer = "cluster";
   const colourBy = (name) => {
