@@ -505,8 +505,8 @@ BAD: dict[str, tuple[Callable[[], Any], list[str], int, str]] = {
     "no source": (nothing, ["fit"], 2, "(?i)source"),
     "parameter out of range": (rows, ["fit", "rows.npy", "--n-epochs", "0"], 2, "--n-epochs should be"),
     "parameter of the wrong type": (rows, ["fit", "rows.npy", "--learning-rate", "fast"], 2, "--learning-rate should be"),
-    "unknown model": (rows, ["fit", "rows.npy", "--model", "kmeans"], 2, "--model should be diva"),
-    "flag of another model": (rows, ["fit", "rows.npy", "--n-clusters", "3"], 2, "the model diva. .* --model dec"),
+    "unknown model": (rows, ["fit", "rows.npy", "--model", "kmeans"], 2, "--model should be auto, diva"),
+    "flag of another model": (rows, ["fit", "rows.npy", "--n-init", "3"], 2, "the model diva. .* --model mixture"),
     "flag that dec does not take": (rows, ["fit", "rows.npy", "--model", "dec", "--n-laps", "3"], 2, "the model dec"),
     "flag of an earlier version": (rows, ["fit", "rows.npy", "--sharpening", "0"], 2, "called --self-training now"),
     "config of an earlier version": (

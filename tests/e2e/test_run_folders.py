@@ -90,7 +90,7 @@ def test_a_second_overwrite_is_refused_and_touches_nothing(moment, monkeypatch):
             others.append(from_elsewhere(*FIT, "--overwrite", "--random-state", "2"))
         return step(*args)
 
-    monkeypatch.setattr(f"diva.cli.fit.{moment}", meanwhile)
+    monkeypatch.setattr(f"diva.cli._learn.{moment}", meanwhile)
     assert run(*FIT, "--overwrite", "--random-state", 1).exit_code == 0
     assert "Another process" in others[0]
     assert json.loads(Path("run/config.json").read_text())["params"]["random_state"] == 1
@@ -105,7 +105,7 @@ def test_a_resumed_run_is_kept_from_others(monkeypatch):
         others.append(from_elsewhere("resume", "run", "--no-report"))
         return summarize(*args)
 
-    monkeypatch.setattr("diva.cli.fit.summarize", meanwhile)
+    monkeypatch.setattr("diva.cli._learn.summarize", meanwhile)
     assert run("resume", "run", "--no-report").exit_code == 0
     assert "Another process" in others[0]
 

@@ -25,7 +25,7 @@ def agglomerate(state: MixtureState, n_cuts: int) -> list[MixtureState]:
 
     Joins that do not pay are made all the same: the next may pay for both. The bound over the number of components may have
     more than one peak, many components where clusters are curved and few where they are taken as they are; the ``n_cuts`` most
-    prominent ones are returned, highest first. If there are fewer, one component is returned as well.
+    prominent ones are returned, highest first.
     """
     cuts = [torch.arange(state.n_components)]  # group of each component, as joins are made
     now = state.with_adapted_prior()
@@ -52,8 +52,6 @@ def agglomerate(state: MixtureState, n_cuts: int) -> list[MixtureState]:
     padded = np.array([-np.inf, *bounds, -np.inf])
     peaks, found = find_peaks(padded, prominence=0)
     chosen = set(peaks[np.argsort(-found["prominences"], kind="stable")[:n_cuts]].tolist())
-    if len(chosen) < n_cuts:
-        chosen.add(len(bounds))
     return [
         holding(state, state.total.regrouped(cuts[peak - 1], state.n_components - peak + 1))
         .in_canonical_order()

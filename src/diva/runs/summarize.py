@@ -153,11 +153,9 @@ def _found_in(model: Any, source: Source) -> Found:
 
 
 def _assign(model: Any, source: Source, index: NDArray[np.int64]) -> Assignment:
-    if isinstance(model, Clusterer):
-        return model.assign(PartOfSource(source, index))
     with warnings.catch_warnings():  # names of columns were looked at when the source was opened
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        said: Assignment = model.assign(source.take(index))
+        said: Assignment = model.assign(PartOfSource(source, index))
         return said
 
 

@@ -42,10 +42,6 @@ def test_cuts_hold_the_same_data_highest_bound_first(blobs):
         assert len(cut.ids) == len(cut.total)
 
 
-def test_without_another_peak_one_component_is_a_start_too(blobs):
-    assert {cut.n_components for cut in agglomerate(blobs, 2)} == {3, 1}
-
-
 def test_one_component_stays_one():
     (cut,) = agglomerate(pieces(np.random.default_rng(0).normal(size=(50, 2)), np.zeros(50, dtype=int)), 2)
     assert cut.n_components == 1
