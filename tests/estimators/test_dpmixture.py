@@ -183,7 +183,9 @@ def test_the_lineage_explains_every_component(model, grouped):
     assert_lineage_explains(model)
     assert_lineage_explains(grouped)
     count = {m: sum(r.move == m for r in grouped.lineage_) for m in ("birth", "merge", "delete")}
-    assert count["birth"] == sum(r.births for r in grouped.history_)
+    start = grouped.lineage_[0]  # the components that laps began with
+    assert (start.move, start.parents) == ("birth", (0,))
+    assert count["birth"] == 1 + sum(r.births for r in grouped.history_)
     assert count["merge"] == sum(r.merges for r in grouped.history_)
     assert count["delete"] == sum(r.deletes for r in grouped.history_)
 
