@@ -65,6 +65,7 @@ def test_pandas_is_not_needed(mixture, monkeypatch):
     assert [row["cluster"] for row in rows] == [0, 1, 2]
 
 
+@pytest.mark.filterwarnings("ignore::diva.exceptions.ScaleWarning")  # proline, in units of its own
 def test_a_model_that_draws_nothing_asks_for_samples():
     X = WINE.data.to_numpy()
     model = DEC(n_clusters=2, n_epochs=1, hidden_sizes=(8,), latent_dim=2, random_state=0).fit(X)

@@ -68,7 +68,7 @@ def wheels(tmp_path_factory):
         folder = tmp_path_factory.mktemp("sources") / f"copy-{number}"
         for name in ("src", "release"):
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("pyproject.toml", "README.md", "LICENSE"):
+        for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
             shutil.copy(ROOT / name, folder / name)
         for path in folder.rglob("*"):
             os.utime(path, (10**9 + number, 10**9 + 7 * number))

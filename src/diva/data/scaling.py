@@ -222,7 +222,7 @@ def _row_scaling(source: Source, *checks: Check, names: Sequence[str] | None = N
 def _warn_of_loud_feature(deviation: NDArray[np.float64], names: Sequence[str] | None) -> None:
     """Warn of a feature that holds nearly all of the variance: what the others say is hardly seen beside it."""
     total, loudest = float((deviation**2).sum()), int(deviation.argmax())
-    if len(deviation) < 2 or not LOUD * total < float(deviation[loudest] ** 2) < np.inf:
+    if (deviation > 0).sum() < 2 or not LOUD * total < float(deviation[loudest] ** 2) < np.inf:
         return
     name = f"{names[loudest]!r}" if names is not None and len(names) == len(deviation) else f"number {loudest}"
     warnings.warn(

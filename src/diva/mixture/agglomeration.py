@@ -28,8 +28,9 @@ def agglomerate(state: MixtureState, n_cuts: int) -> list[MixtureState]:
     prominent ones are returned, highest first.
     """
     cuts = [torch.arange(state.n_components)]  # group of each component, as joins are made
-    now = state.with_adapted_prior()
-    scores, lone, n_adapted = now.merge_scores.clone(), _alone(now), now.n_components
+    # a prior that followed components before they have a volume, which takes D + 1 codes each, would vanish with them
+    n_adapted = min(state.n_components, float(state.total.counts.sum()) / (state.family.dim + 1)) / ADAPT_BELOW
+    now, scores, lone = state, state.merge_scores.clone(), _alone(state)
     bounds = [_bound(now, lone)]
     while now.n_components > 1:
         kept, gone = sorted(divmod(int(scores.argmax()), len(scores)))

@@ -73,8 +73,9 @@ def best_start(
     sample = measured.sample
     source = ArrayBatches(sample.values, sample.weights, options.batch_size)
     best: MixtureModel | None = None
-    for start in _starts(measured, options, rng):
-        chance = np.random.default_rng(rng.integers(2**63))
+    seed = int(rng.integers(2**63))  # all starts have the same luck
+    for start in _starts(measured, options, seed):
+        chance = np.random.default_rng(seed)
         moves = options.moves()
         try:
             model, fit = run_laps(start, source, chance, moves, on_lap)
@@ -113,7 +114,7 @@ def first_component(measured: Measurement, options: MixtureOptions) -> MixtureMo
     return replace(model, state=replace(model.state, least_variance=rounding.clamp_min(LEAST_SCALE).to(model.device)))
 
 
-def _starts(measured: Measurement, options: MixtureOptions, rng: np.random.Generator) -> Iterator[MixtureModel]:
+def _starts(measured: Measurement, options: MixtureOptions, seed: int) -> Iterator[MixtureModel]:
     """Cuts of an agglomeration, or one component, for each shape of component."""
     first = first_component(measured, options)
     rounding, least_variance = first.state.family.rounding, first.state.least_variance
@@ -123,18 +124,16 @@ def _starts(measured: Measurement, options: MixtureOptions, rng: np.random.Gener
         if not options.births or options.n_init == 0:
             yield one
             continue
-        for cut in agglomerate(_from_centres(one, measured.sample, rng), options.n_init):
+        for cut in agglomerate(_from_centres(one, measured.sample, np.random.default_rng(seed)), options.n_init):
             yield replace(one, state=cut)
 
 
 def _from_centres(one: MixtureModel, sample: Rows, rng: np.random.Generator) -> MixtureState:
-    """Components at the centres of k-means, as many as the sample could carry, that hold whole codes."""
+    """Components at the centres of k-means, as many as there may be, or one for each code of fewer; they hold whole codes."""
     z, given = one.standardization.apply(sample, one.device)
     z = z.double()
     weights = torch.ones(len(z), dtype=torch.float64, device=z.device) if given is None else given.double()
-    n_different = min(float(weights.sum()), len(torch.unique(z, dim=0)))
-    n_centres = int(n_different / (2 * (z.shape[1] + 1)))  # a Gaussian needs D + 1 samples to have a volume
-    labels = k_means(z, weights, max(1, min(n_centres, one.options.max_components)), rng)
+    labels = k_means(z, weights, one.options.max_components, rng)
     stats = _hard_stats(one.state.family, z, weights, labels, int(labels.max()) + 1)
     return holding(one.state, stats)
 

@@ -48,7 +48,7 @@ def test_it_is_what_the_estimator_fits(model):
 def test_options_are_the_parameters_of_the_estimator():
     params = DPMixture().get_params()
     assert MixtureOptions().to_plain().items() <= params.items()
-    of_the_estimator = {"random_state", "warm_start", "verbose", "reject", "pca"}
+    of_the_estimator = {"random_state", "warm_start", "verbose", "reject", "pca", "columns", "missing"}
     of_the_estimator |= {"n_clusters", "max_clusters", "min_cluster_size"}
     assert {field.name for field in fields(MixtureOptions)} == set(params) - of_the_estimator | {"seed"}
 

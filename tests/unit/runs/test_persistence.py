@@ -322,7 +322,18 @@ def without(document, where):
 
 
 JUNK = ["junk", "", 12, -1.5, True, None, [], ["junk"], {}, {"junk": [{}]}, [[[None]]]]
-OPTIONAL = ("batch_size", "degrees_of_freedom", "epoch", "random_state", "grouping", "hierarchy")
+OPTIONAL = (
+    "batch_size",
+    "degrees_of_freedom",
+    "epoch",
+    "random_state",
+    "grouping",
+    "hierarchy",
+    "pca",
+    "n_clusters",
+    "max_clusters",
+    "min_cluster_size",
+)
 
 
 def is_wrong(junk, value, name):
