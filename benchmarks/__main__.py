@@ -6,6 +6,7 @@ import argparse
 from functools import partial
 
 from benchmarks import (
+    bench_distributed,
     bench_diva,
     bench_incremental,
     bench_mixture,
@@ -17,6 +18,7 @@ from benchmarks import (
     bench_training,
     bench_zoo,
     page,
+    performance_page,
     zoo_page,
 )
 
@@ -33,7 +35,9 @@ BENCHMARKS = {
     "report": bench_report.main,
     **bench_mixture.BENCHMARKS,
     "stream_kills": bench_stream.kills,
+    **bench_distributed.BENCHMARKS,
     "page": page.main,
+    "performance_page": performance_page.main,
     **bench_zoo.BENCHMARKS,
     "zoo_page": zoo_page.main,
 }

@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 
 
 def main() -> None:
@@ -14,7 +16,20 @@ def main() -> None:
     command = put_together()
     if waiting:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    command(prog_name="diva")
+    if "RANK" not in os.environ:
+        command(prog_name="diva")
+        return
+    from diva.distributed import is_main, join  # torchrun has started several processes, of which one speaks
+
+    with join(), nullcontext() if is_main() else _silence():
+        command(prog_name="diva")
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Say nothing but what went wrong."""
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        yield
 
 
 def _stop(*_: object) -> None:

@@ -55,3 +55,7 @@ class TrainingError(ArithmeticError):
 
 class RunBusyError(RuntimeError):
     """Another process works in the folder of a run."""
+
+
+class DistributedError(RuntimeError):
+    """Processes that work together have lost one another."""

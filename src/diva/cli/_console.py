@@ -20,6 +20,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from diva.distributed import is_main
 from diva.exceptions import ComponentLimitWarning
 from diva.models.base import Clusterer, describe_terms
 from diva.report.words import count, duration
@@ -39,7 +40,7 @@ class _Progress:
         said = TextColumn("{task.fields[said]}", style="dim")
         shown = (SpinnerColumn(), TextColumn("{task.description}"), *columns, said)
         # A pipe or a file gets neither bars nor colours.
-        self._progress = Progress(*shown, console=errors, transient=True, disable=not errors.is_terminal)
+        self._progress = Progress(*shown, console=errors, transient=True, disable=not errors.is_terminal or not is_main())
         self._task = self._progress.add_task(description, total=None, said="")
 
     def __enter__(self) -> Self:

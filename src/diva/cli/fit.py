@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +15,11 @@ from diva.cli import _console
 from diva.cli._errors import for_people, saying, stopping_at_once
 from diva.cli._flags import SEED, given_params, make_model, suitable, with_flags
 from diva.cli._options import Columns, ImageSize, Json, Key, LabelColumn, Limit, Report, Split, either, one_of
-from diva.cli._runs import new_run
+from diva.cli._runs import new_run, went_on
 from diva.cli._sources import SourceSpec, open_spec, specify
 from diva.data import LoadedData
 from diva.data.datasets.registry import AS_PUBLISHED
+from diva.distributed import alone, is_main
 from diva.models.base import Clusterer
 from diva.models.config import PAPER_DATASETS
 from diva.report import write_report
@@ -66,7 +68,9 @@ def fit(
         params = given_params(one_of("--model", model, MODELS), given, config)  # said before long reading
         data = open_spec(spec)
         made = make_model(model, SEED | suitable(model, suggestions(data, params)) | params)
-        with new_run(out, data.name, overwrite) as run:
+        if goes_on := out is not None and went_on(out, overwrite):
+            made.set_params(run_dir=out, resume=True)
+        with new_run(out, data.name, overwrite, goes_on=goes_on) as run:
             learn(made, run, spec, data, with_report=report, as_json=as_json)
 
 
@@ -89,6 +93,7 @@ def learn(model: Clusterer, run: Path, spec: SourceSpec, data: LoadedData, *, wi
         return f"Go on with: diva resume {run}" if saved else "No epoch was finished: run the same command again."
 
     with (
+        ExitStack() as held,
         saying(how_to_go_on),
         stopping_at_once(lambda: f". {how_to_go_on()}"),
         _console.EpochProgress(model) as progress,
@@ -96,7 +101,11 @@ def learn(model: Clusterer, run: Path, spec: SourceSpec, data: LoadedData, *, wi
     ):
         source_note = SourceNote(spec, run)
         model.set_params(run_dir=run, callbacks=[source_note, progress])
-        summary = summarize(model.fit(data.source), data)
+        model.fit(data.source)
+        if not is_main():
+            return  # one process writes and speaks
+        held.enter_context(alone())
+        summary = summarize(model, data)
         source_note.on_step()  # where there was nothing to learn
         summary.save(run)
     report = _written_report(run) if with_report else None

@@ -1,6 +1,6 @@
 """Samples in, from wherever they are kept; no model."""
 
-from diva.data.batches import ArrayBatches, ReiterableBatches, Rows, is_batch_source, to_numpy
+from diva.data.batches import ArrayBatches, ReiterableBatches, Rows, ShardBatches, is_batch_source, to_numpy
 from diva.data.datasets.download import get_dataset
 from diva.data.datasets.load import DatasetStatus, FileCheck, check_dataset, list_datasets, load_dataset
 from diva.data.datasets.registry import DataFile, DatasetInfo, dataset_info
@@ -40,6 +40,7 @@ __all__ = [
     "Rows",
     "Samples",
     "Scaling",
+    "ShardBatches",
     "Source",
     "SparseSource",
     "Stage",

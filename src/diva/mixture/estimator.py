@@ -17,7 +17,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from diva.data import ArrayBatches, ReiterableBatches, Rows, is_batch_source, to_numpy
+from diva.data import ArrayBatches, ReiterableBatches, Rows, ShardBatches, is_batch_source, to_numpy
+from diva.distributed import Shard, is_main
 from diva.exceptions import DataChangedError, InterruptedFitWarning
 from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
@@ -119,7 +120,8 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), memmap, or re-iterable of such batches
-            Batches must come in the same order each time they are iterated.
+            Batches must come in the same order each time they are iterated. Several processes are given the same data, or a
+            `diva.distributed.Shard` of them each.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
             Only with an array.
@@ -210,7 +212,7 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         named_after: MixtureModel | None = None,
     ) -> Self:
         """Run laps from a start, or from the best of several."""
-        on_lap = _print_lap if values_of(self, FitParameters).verbose else None
+        on_lap = _print_lap if values_of(self, FitParameters).verbose and is_main() else None
         try:
             with _explaining_singular():
                 if start is not None:
@@ -367,6 +369,11 @@ class DPMixture(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _source(self, X: Any, sample_weight: Any = None, *, reset: bool) -> Iterable[Rows]:
         """Validated batches of X."""
+        if isinstance(X, Shard):
+            own = self._source(X.rows, sample_weight, reset=reset)
+            if isinstance(own, ArrayBatches):
+                return ShardBatches(own.in_batches_of, own.n_rows)
+            return ShardBatches(lambda _: own)
         if is_batch_source(X):
             if sample_weight is not None:
                 raise ValueError("sample_weight needs one array of samples; with a source of batches it is not supported.")

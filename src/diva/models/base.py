@@ -24,9 +24,11 @@ from torch import Tensor, nn
 from diva.data import InputPipeline, Samples
 from diva.data.scaling import FARTHEST
 from diva.devices import resolve_device
+from diva.distributed import alone, from_main, is_main
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
 from diva.models.config import Config, DataParameters, RunParameters, TrainingConfig
 from diva.models.novelty import NOVEL_SHARE
+from diva.networks.batch_norm import share_batch_norms
 from diva.parameters import Parameter, check_parameters, plain, values_of
 from diva.runs.archive import Archive, parts_with, write_archive
 from diva.runs.folder import RunFolder, RunIdentity, fingerprint
@@ -296,7 +298,7 @@ class Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     @contextmanager
     def _locked_folder(self) -> Iterator[RunFolder | None]:
         run_dir = self.run_parameters.run_dir
-        folder = None if run_dir is None else RunFolder(Path(run_dir))
+        folder = None if run_dir is None or not is_main() else RunFolder(Path(run_dir))
         with folder.locked() if folder else nullcontext():
             yield folder
 
@@ -375,21 +377,14 @@ class DeepClusterer(Clusterer):
             self._open_run(folder, state, identity)
 
         def on_epoch(record: EpochRecord) -> bool:
-            is_due = state.epoch % run.checkpoint_every == 0 or state.position >= objective.n_epochs
-            if folder is not None and identity is not None and is_due:
-                folder.write_checkpoint(self._checkpoint(state), identity)
-            if run.verbose:
-                print(describe_epoch(record, objective.n_epochs), flush=True)
-            self.history_ = state.history
-            model = self._as_of_now(state, objective) if run.callbacks else self
-            answers = [callback(model, record) for callback in run.callbacks]
-            return any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in answers)
-
-        watchers = [callback.on_step for callback in run.callbacks if hasattr(callback, "on_step")]
+            with alone():  # process 0 writes and speaks
+                stops = is_main() and self._after_epoch(record, state, objective, folder, identity)
+            return from_main(stops)
 
         def on_step(step: int, n_steps: int) -> None:
-            for watcher in watchers:
-                watcher(step, n_steps)
+            for callback in run.callbacks if is_main() else ():
+                if hasattr(callback, "on_step"):
+                    callback.on_step(step, n_steps)
 
         try:
             run_epochs(state, objective, self.config_.early_stopping, Watch(on_epoch, on_step))
@@ -405,6 +400,26 @@ class DeepClusterer(Clusterer):
                 InterruptedFitWarning,
                 stacklevel=5,
             )
+
+    def _after_epoch(
+        self,
+        record: EpochRecord,
+        state: TrainState,
+        objective: Objective[Any],
+        folder: RunFolder | None,
+        identity: RunIdentity | None,
+    ) -> bool:
+        """Write a checkpoint if one is due, and tell callbacks; whether one of them wants to stop."""
+        run = self.run_parameters
+        is_due = state.epoch % run.checkpoint_every == 0 or state.position >= objective.n_epochs
+        if folder is not None and identity is not None and is_due:
+            folder.write_checkpoint(self._checkpoint(state), identity)
+        if run.verbose:
+            print(describe_epoch(record, objective.n_epochs), flush=True)
+        self.history_ = state.history
+        model = self._as_of_now(state, objective) if run.callbacks else self
+        answers = [callback(model, record) for callback in run.callbacks]
+        return any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in answers)
 
     def _is_usable(self, state: Any) -> bool:
         """Whether clusters can be made of what was learnt so far."""
@@ -501,6 +516,7 @@ class DeepClusterer(Clusterer):
         with torch.random.fork_rng(devices=[]):  # weights draw on torch's own generator, which belongs to the user
             torch.manual_seed(seed)
             network = self._make_network().to(self._device())
+        share_batch_norms(network)
         config = self.config_
         optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
         generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
