@@ -253,7 +253,7 @@ def costs(largest: int = 4_000_000) -> None:
         [
             f"Seconds = {price[0]:.3g} n K 4 D + {price[1]:.3g} n (D + K) + {price[2]:.3g} n.",
             f"Extrapolated: 1,000,000,000 samples, D = {D}, K = {K}: {far:,.0f} s a lap on one such core, {far / 64:,.0f} s "
-            "on 64 (8 machines of 8 cores, a process each), if data are read as fast as they are worked on (4 D bytes a sample) "
+            "on 64 (8 machines of 8 cores, a process each), if data are read as fast as they are needed (4 D bytes a sample) "
             "and the 20 messages of a lap, of at most a megabyte, take no time beside it.",
             "Memory: a batch is 1/20 of the data and is read through a map, in pieces of a few megabytes; statistics take "
             "20 K (2 D + 2) numbers. Labels, 8 bytes a sample, are what grows.",

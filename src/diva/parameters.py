@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -206,14 +207,20 @@ def parameter(default: Any, *allowed: Allowed, help: str, unset: Any = MISSING, 
     return field(default=default, metadata={"parameter": Parameter(shown, allowed, " ".join(help.split()), public=public)})
 
 
-def declared_in(group: type) -> dict[str, Parameter]:
+_declared: dict[type, Mapping[str, Parameter]] = {}  # what was looked up: a prediction of one sample should not do it again
+
+
+def declared_in(group: type) -> Mapping[str, Parameter]:
     """Parameters of one dataclass, by name; each is about what the first class says that declares it."""
+    if group in _declared:
+        return _declared[group]
     about: dict[str, str] = {}
     for base in reversed(group.__mro__):
         heading = (base.__doc__ or "").partition("\n")[0].rstrip(".")
         about = dict.fromkeys(inspect.get_annotations(base), heading) | about
     found = {f.name: f.metadata["parameter"] for f in fields(group)}
-    return {name: replace(p, group=about[name]) for name, p in found.items()}
+    _declared[group] = MappingProxyType({name: replace(p, group=about[name]) for name, p in found.items()})
+    return _declared[group]
 
 
 def takes(*groups: type) -> Callable[[Estimator], Estimator]:
@@ -263,8 +270,8 @@ def check_parameters(estimator: Any) -> None:
 
 def values_of(estimator: Any, group: type[Group]) -> Group:
     """What an estimator has for the parameters of one dataclass; those that were not given have the field's default."""
-    given = {name: getattr(estimator, name) for name, p in declared_in(group).items() if p.public}
-    return group(**{name: value for name, value in given.items() if value is not declared_in(group)[name].default})
+    given = {name: (getattr(estimator, name), p.default) for name, p in declared_in(group).items() if p.public}
+    return group(**{name: value for name, (value, default) in given.items() if value is not default})
 
 
 def is_number(value: Any) -> bool:

@@ -57,16 +57,20 @@ class Standardization:
         if rows.values.shape[1] != len(self.mean):
             raise ValueError(f"X has {rows.values.shape[1]} features, but DPMixture is expecting {len(self.mean)} features.")
         x = torch.from_numpy(_plain(rows.values)).to(device)
-        if not bool(torch.isfinite(x.sum())):  # one cheap pass; a sum may also overflow
-            _check_finite(rows)
-        if bool((self.scale > 1e30).any()):  # differences of float32 numbers could overflow
+        mean, scale = self.mean, self.scale
+        if x.dtype == torch.float32 and bool((scale > 1e30).any()):  # differences of float32 numbers could overflow
             x = x.double()
         # subtracting first is exact where x is near the mean; the mean of float32 data is a float32 number
-        z = (x - self.mean.to(device, x.dtype)) / self.scale.to(device, x.dtype)
+        z = (x - mean.to(device, x.dtype)).div_(scale.to(device, x.dtype))
+        if z.numel():
+            lowest, highest = torch.aminmax(z)  # one cheap pass; NaN if there is one
+            if not -FARTHEST <= float(lowest) <= float(highest) <= FARTHEST:
+                _check_finite(rows)
+                z.clamp_(-FARTHEST, FARTHEST)
         if self.axes is not None:
-            z = z @ self.axes.to(device, x.dtype)
+            z = (z @ self.axes.to(device, x.dtype)).clamp_(-FARTHEST, FARTHEST)
         weights = None if rows.weights is None else torch.from_numpy(np.array(rows.weights)).to(device)
-        return z.clamp_(-FARTHEST, FARTHEST), weights
+        return z, weights
 
     def points(self, z: Tensor) -> Tensor:
         """Standardize points (n, D) as they are, however far out; gradients pass."""
