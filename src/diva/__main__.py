@@ -3,8 +3,6 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
 
 
 def main() -> None:
@@ -19,17 +17,10 @@ def main() -> None:
     if "RANK" not in os.environ:
         command(prog_name="diva")
         return
-    from diva.distributed import is_main, join  # torchrun has started several processes, of which one speaks
+    from diva.distributed import join  # torchrun has started several processes
 
-    with join(), nullcontext() if is_main() else _silence():
+    with join():
         command(prog_name="diva")
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Say nothing but what went wrong."""
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
-        yield
 
 
 def _stop(*_: object) -> None:

@@ -63,7 +63,9 @@ def test_two_processes_fit_from_the_command_line(tmp_path):
     assert json.loads(line)["n_clusters"] == len(np.unique(labels))
     assert len(losses) == 6
     launcher = launch("-m", "diva", "predict", "run", "digits", "--limit", "300", "--out", "labels.csv", cwd=tmp_path)
-    assert launcher.wait(timeout=600) == 0
+    out, err = launcher.communicate(timeout=600)
+    assert launcher.returncode == 0, err
+    assert out.count("300 samples") == 1
     table = np.genfromtxt(tmp_path / "labels.csv", delimiter=",", names=True, dtype=None, encoding=None)
     np.testing.assert_array_equal(table["sample"], np.arange(300))
     np.testing.assert_array_equal(table["cluster"], labels)
@@ -75,7 +77,8 @@ def test_two_processes_fit_from_the_command_line(tmp_path):
 def test_a_killed_worker_is_started_anew_and_the_run_goes_on(tmp_path, victim, delay):
     """Killed at different moments of an epoch, or of the laps after it."""
     launcher = launch(*FIT, "whole", cwd=tmp_path)
-    assert launcher.wait(timeout=600) == 0
+    _, err = launcher.communicate(timeout=600)
+    assert launcher.returncode == 0, err
     launcher = launch(*FIT, "killed", restarts=3, cwd=tmp_path)
     wait_for(lambda: (tmp_path / "killed" / "checkpoint.safetensors").exists(), launcher)
     time.sleep(delay)

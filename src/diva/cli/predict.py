@@ -54,6 +54,8 @@ def predict(
             raise UsageError(f"--out is {str(out)!r}, the data themselves. Choose another file.")
         spec = specify(source, split, columns, image_size, label_column=label_column, key=key, limit=limit)
         found = _write_predictions(model, open_spec(_as_in_run(spec, run)), out)
+        if not is_main():
+            return  # one process writes and speaks
         if as_json:
             print(json.dumps(found))
         else:

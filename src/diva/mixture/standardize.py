@@ -131,14 +131,15 @@ class StandardizedBlock:
 
 @dataclass(frozen=True)
 class _Chunks:
-    """Some rows, standardized a few at a time."""
+    """Some rows, standardized a few at a time, in pieces of nearly equal size."""
 
     rows: Rows
     n_rows: int
     block: StandardizedBlock
 
     def __iter__(self) -> Iterator[Chunk]:
-        for piece in self.rows.pieces(self.n_rows):
+        n_pieces = max(1, -(-len(self.rows) // self.n_rows))
+        for piece in self.rows.pieces(max(1, -(-len(self.rows) // n_pieces))):
             yield Chunk(*self.block.standardization.apply(piece, self.block.device), piece.first)
 
 
