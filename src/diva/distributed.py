@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
+from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,6 +23,8 @@ import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from diva.exceptions import DistributedError
 
@@ -66,11 +70,13 @@ def join(timeout: float | None = None) -> Iterator[None]:
     on_gpu = torch.cuda.is_available()
     if on_gpu:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
-    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=timedelta(seconds=seconds))
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
+    wait, number, world = timedelta(seconds=seconds), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store, _, _ = next(rendezvous("env://", number, world, timeout=wait))
+    store = PrefixStore(f"diva/{n_restarts()}", store)  # torchrun keeps the addresses of processes that have died
+    backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
+    dist.init_process_group(backend, store=store, rank=number, world_size=world, timeout=wait)
+    yield  # after an error, a goodbye might wait for those who cannot hear it
+    dist.destroy_process_group()
 
 
 def rank() -> int:
@@ -292,16 +298,18 @@ def _explaining(what: str) -> Iterator[None]:
 
 def _missing() -> list[int]:
     """Which processes leave no word in the common store; none if it cannot be reached."""
-    try:
-        store = dist.distributed_c10d._get_default_store()  # noqa: SLF001  # torch has no other way to ask for it
-        store.set(f"diva/lost/{dist.get_rank()}", "1")
-        said = []
-        for other in range(dist.get_world_size()):
-            try:
-                store.wait([f"diva/lost/{other}"], timedelta(seconds=LAST_WORDS))
-                said.append(other)
-            except RuntimeError:
-                continue
-        return [other for other in range(dist.get_world_size()) if other not in said]
-    except (RuntimeError, ValueError):
-        return []
+    found: list[int] = []
+
+    def ask() -> None:
+        with suppress(RuntimeError, ValueError):
+            store = dist.distributed_c10d._get_default_store()  # noqa: SLF001  # torch has no other way to ask for it
+            store.set(f"lost/{dist.get_rank()}", "1")
+            time.sleep(LAST_WORDS)
+            found.extend(other for other in range(dist.get_world_size()) if not store.check([f"lost/{other}"]))
+            if dist.get_rank() == 0:  # the store may be its own, and go with it before others have asked
+                time.sleep(LAST_WORDS)
+
+    asking = Thread(target=ask, daemon=True)  # of a machine that is cut off, the store may never answer
+    asking.start()
+    asking.join(3 * LAST_WORDS)
+    return list(found)
