@@ -224,9 +224,9 @@ def test_too_few_laps_warn():
 
 
 def test_verbose_prints_a_line_for_every_lap(capsys):
-    model = DPMixture(verbose=True, random_state=0).fit(X)
+    model = DPMixture(n_init=0, verbose=True, random_state=0).fit(X)  # from one component, by births
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) > len(model.history_)  # those of every start
+    assert len(lines) >= len(model.history_)
     assert all(re.match(r"lap +\d+  K +\d+  bound per sample -?\d", line) for line in lines)
     assert any("birth" in line for line in lines)
 

@@ -62,7 +62,7 @@ def predict(
             raise UsageError(f"--out is {str(out)!r}, the data themselves. Choose another file.")
         of_table = {"id_column": id_column, "label_column": label_column}
         spec = specify(source, split, columns, image_size, **of_table, key=key, skip_broken=skip_broken, limit=limit)
-        schema = model.pipeline_.schema
+        schema = model.schema_
         found = _write_predictions(model, open_spec(_as_in_run(spec, run, schema), schema, keep_columns=keep_columns), out)
         if str(out) == STANDARD_OUTPUT:
             return

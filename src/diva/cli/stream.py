@@ -87,7 +87,7 @@ def stream(
         with stopping_at_once(lambda: _how_to_go_on(folder)), RunFolder(run).locked():
             commit = _starting_point(read_commit(folder), path, other_source, predictions)
             work = Work(open_model(run), learns=not predict_only, checkpoint_every=checkpoint_every)
-            schema = work.model.pipeline_.schema
+            schema = work.model.schema_
             options = ReadOptions(taken, image_size=size, key=key, schema=schema)
             with StreamLog(folder, commit) as log:
                 shapes = shapes_for(work.model)

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from diva.assignment import Assignment as Assignment  # models import it from here
-from diva.data import InputPipeline, Samples
+from diva.data import InputPipeline, Samples, TableSchema
 from diva.data.scaling import FARTHEST
 from diva.devices import resolve_device
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
@@ -241,6 +241,11 @@ class Clusterer(Explained, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         self._restore(document, tensors)
 
     # --- parts
+
+    @property
+    def schema_(self) -> TableSchema | None:
+        """What the columns of a table are used as; None for all other samples."""
+        return self.pipeline_.schema
 
     @property
     def run_parameters(self) -> RunParameters:

@@ -209,7 +209,7 @@ def _describe(model: Any, snapshot: Snapshot, about: Mapping[str, Any], componen
         about = {**about, "data": (about.get("data") or {}) | {"kind": "series", "steps": steps, "channels": channels}}
         if about.get("feature_names") is None:
             about = {**about, "feature_names": [f"channel {c} at {t}" for t in range(steps) for c in range(channels)]}
-    if (schema := model.schema_ if pipeline is None else pipeline.schema) is not None:
+    if (schema := model.schema_) is not None:
         about = {**about, "data": schema.facts() | (about.get("data") or {}) | _words(snapshot, schema)}
     generated = _draws(model, snapshot) if hasattr(model, "sample") else {}
     if hasattr(model, "inverse_transform"):

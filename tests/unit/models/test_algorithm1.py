@@ -50,7 +50,7 @@ def test_births_are_a_choice(births):
 
 
 def test_deletes_are_a_choice():
-    spread = {"births": "always", "n_epochs": 20, "covariance_scale": 0.01, "min_retained_atoms": 0, "min_new_atoms": 1}
+    spread = {"births": "always", "n_epochs": 20, "covariance_scale": 0.001, "min_retained_atoms": 0, "min_new_atoms": 1}
     params = SMALL | ATOMS | {"preset": "paper", "n_laps": 6} | spread
     deleted = [sum(record.deletes for record in DIVA(**params, deletes=deletes).fit(X).history_) for deletes in (True, False)]
     assert deleted[0] > deleted[1] == 0
