@@ -155,7 +155,7 @@ def report(request, tmp_path_factory):
     params = {} if request.param == "images" else {"preset": "features", "image_shape": None, "hidden_sizes": (32,)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = DIVA(run_dir=run, n_epochs=4, random_state=0, **params).fit(X)
+        model = DIVA(run_dir=run, n_epochs=4, n_clusters=5, random_state=0, **params).fit(X)
     labels = digits.target[:250]
     summarize(model, LoadedData(ArraySource(X), labels, name="<digits>")).save(run)
     return write_report(run, projection="pca")
@@ -166,7 +166,9 @@ POINT = """(() => {
     const box = document.getElementById("map"), frame = box.getBoundingClientRect();
     const trace = box.data.find((t) => t.x.length > 3);
     const {xaxis, yaxis} = box._fullLayout;
-    return [frame.left + xaxis._offset + xaxis.l2p(trace.x[0]), frame.top + yaxis._offset + yaxis.l2p(trace.y[0])];
+    const far = (i) => Math.abs(xaxis.l2p(trace.x[i]) / xaxis._length - 0.5) + Math.abs(yaxis.l2p(trace.y[i]) / yaxis._length - 0.5);
+    const i = trace.x.map((_, i) => i).reduce((best, i) => (far(i) < far(best) ? i : best)); // away from the border
+    return [frame.left + xaxis._offset + xaxis.l2p(trace.x[i]), frame.top + yaxis._offset + yaxis.l2p(trace.y[i])];
 })()"""
 
 
