@@ -17,7 +17,7 @@ FOUND = {
     "images": (1, 99),
     "text": (3, 60),
     "vectors": (6, 6),
-    "cells": (4, 5),
+    "cells": (4, 4),
     "stream": (3, 3),
     "mixture": (2, 2),
 }

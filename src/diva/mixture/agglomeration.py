@@ -30,26 +30,27 @@ def agglomerate(state: MixtureState, n_cuts: int) -> list[MixtureState]:
     cuts = [torch.arange(state.n_components)]  # group of each component, as joins are made
     # a prior that followed components before they have a volume, which takes D + 1 codes each, would vanish with them
     n_adapted = min(state.n_components, float(state.total.counts.sum()) / (state.family.dim + 1)) / ADAPT_BELOW
-    now, scores, lone = state, state.merge_scores.clone(), _alone(state)
-    bounds = [_bound(now, lone)]
-    while now.n_components > 1:
+    family, held, scores = state.family, state.total, state.merge_scores.clone()
+    lone, nothing = _alone(state), family.log_normalizer(family.empty())
+    bounds = [_bound(held, lone, state.alpha)]
+    while len(held) > 1:
         kept, gone = sorted(divmod(int(scores.argmax()), len(scores)))
-        positions = torch.arange(now.n_components)
+        positions = torch.arange(len(held))
         positions[gone] = kept
         positions -= (positions > gone).long()
         cuts.append(positions[cuts[-1]])
-        now = holding(now, now.total.regrouped(positions, now.n_components - 1))
-        if now.n_components < ADAPT_BELOW * n_adapted:
-            now = now.with_adapted_prior()
-            scores, lone, n_adapted = now.merge_scores.clone(), _alone(now), now.n_components
+        held = held.regrouped(positions, len(held) - 1)
+        if len(held) < ADAPT_BELOW * n_adapted:
+            now = holding(replace(state, family=family), held).with_adapted_prior()
+            family, nothing, n_adapted = now.family, now.family.log_normalizer(now.family.empty()), len(held)
+            scores, lone = now.merge_scores.clone(), _alone(now)
         else:
-            left = torch.nonzero(torch.arange(len(scores)) != gone).flatten()
-            scores, lone = scores[left][:, left], lone[left]
-            joint = _alone(holding(now, now.total + now.total[[kept] * len(lone)]))
-            lone[kept] = _alone(holding(now, now.total[kept]))[0]
+            lone[kept] += lone[gone] + scores[kept, gone]
+            scores, lone = _without(_without(scores, gone), gone, axis=1), _without(lone, gone)
+            joint = family.log_normalizer(held + held[kept]) - nothing
             scores[kept] = scores[:, kept] = joint - lone - lone[kept]
             scores[kept, kept] = -torch.inf
-        bounds.append(_bound(now, lone))
+        bounds.append(_bound(held, lone, state.alpha))
     padded = np.array([-np.inf, *bounds, -np.inf])
     peaks, found = find_peaks(padded, prominence=0)
     chosen = set(peaks[np.argsort(-found["prominences"], kind="stable")[:n_cuts]].tolist())
@@ -67,11 +68,17 @@ def holding(state: MixtureState, stats: SuffStats) -> MixtureState:
     return replace(state, past=stats.zeros(len(ids)), memo=(), total=stats, ids=ids, next_id=len(ids))
 
 
+def _without(values: Tensor, position: int, axis: int = 0) -> Tensor:
+    """All but one along an axis."""
+    size = values.shape[axis]
+    return torch.cat([values.narrow(axis, 0, position), values.narrow(axis, position + 1, size - position - 1)], dim=axis)
+
+
 def _alone(state: MixtureState) -> Tensor:
     """Log marginal likelihood of what each component holds, (K,); a constant of the data aside."""
     return state.family.log_normalizer(state.total) - state.family.log_normalizer(state.family.empty())
 
 
-def _bound(state: MixtureState, alone: Tensor) -> float:
+def _bound(held: SuffStats, alone: Tensor, alpha: float) -> float:
     """Evidence lower bound of components that hold whole codes; the same constant aside."""
-    return float(alone.sum() + stick_bound(state.total.counts.sort(descending=True).values, state.alpha))
+    return float(alone.sum() + stick_bound(held.counts.sort(descending=True).values, alpha))

@@ -74,32 +74,34 @@ def best_start(
     source = ArrayBatches(sample.values, sample.weights, options.batch_size)
     best: MixtureModel | None = None
     seed = int(rng.integers(2**63))  # all starts have the same luck
+    without_births = replace(options, births=False).moves()
     for start in _starts(measured, options, seed):
-        chance = np.random.default_rng(seed)
-        moves = options.moves()
         try:
-            model, fit = run_laps(start, source, chance, moves, on_lap)
+            model, fit = run_laps(start, source, np.random.default_rng(seed), without_births, on_lap)
         except KeyboardInterrupt:
             if best is None:
                 raise
             interrupted = True
             break
         if best is None or model.elbo > best.elbo:
-            best = replace(_with_birth_of(start.state, model), options=start.options)
-            least_variance = start.state.least_variance
+            best, least_variance = _with_birth_of(start.state, model), start.state.least_variance
         if interrupted := fit.interrupted:
             break
     assert best is not None
-    best = replace(best, state=_to_start_from(best.state, least_variance))
+    if not interrupted and options.births:
+        model, fit = run_laps(_to_start_from(best, least_variance), source, np.random.default_rng(seed), on_lap=on_lap)
+        best, interrupted = replace(model, options=best.options), fit.interrupted
+    best = _to_start_from(best, least_variance)
     if len(sample) < measured.n_rows:  # bounds on a sample say nothing beside those on all data
         best = replace(best, history=(), lineage=tuple(replace(r, lap=0) for r in best.lineage))
     return Found(best, interrupted)
 
 
-def _to_start_from(state: MixtureState, least_variance: Tensor | None) -> MixtureState:
+def _to_start_from(model: MixtureModel, least_variance: Tensor | None) -> MixtureModel:
     """Components without their data, and without those that had hardly any."""
+    state = model.state
     held = torch.nonzero(state.total.counts >= min(1.0, float(state.total.counts.max()))).flatten().tolist()
-    return replace(state.part(held).forgetting_data(), least_variance=least_variance)
+    return replace(model, state=replace(state.part(held).forgetting_data(), least_variance=least_variance))
 
 
 def first_component(measured: Measurement, options: MixtureOptions) -> MixtureModel:
@@ -118,34 +120,41 @@ def _starts(measured: Measurement, options: MixtureOptions, seed: int) -> Iterat
     """Cuts of an agglomeration, or one component, for each shape of component."""
     first = first_component(measured, options)
     rounding, least_variance = first.state.family.rounding, first.state.least_variance
+    from_one = not options.births or options.n_init == 0
+    centred = None if from_one else _at_centres(first, measured.sample, np.random.default_rng(seed))
     for covariance_type in options.covariance_types if first.n_features > 1 else options.covariance_types[:1]:
         one = MixtureModel.start(first.standardization, replace(options, covariance_type=covariance_type), rounding=rounding)
         one = replace(one, state=replace(one.state, least_variance=least_variance))
-        if not options.births or options.n_init == 0:
+        if centred is None:
             yield one
             continue
-        for cut in agglomerate(_from_centres(one, measured.sample, np.random.default_rng(seed)), options.n_init):
+        for cut in agglomerate(holding(one.state, centred.stats(one.state.family)), options.n_init):
             yield replace(one, state=cut)
 
 
-def _from_centres(one: MixtureModel, sample: Rows, rng: np.random.Generator) -> MixtureState:
-    """Components at the centres of k-means, as many as there may be, or one for each code of fewer; they hold whole codes."""
-    z, given = one.standardization.apply(sample, one.device)
+class _Centred(NamedTuple):
+    """Codes, each at one of the centres of k-means."""
+
+    z: Tensor  # (n, D)
+    weights: Tensor  # (n,)
+    labels: Tensor  # (n,): of the centres
+
+    def stats(self, family: GaussianFamily) -> SuffStats:
+        """Statistics of components that hold whole codes, one for each centre."""
+        n_components = int(self.labels.max()) + 1
+        counts = torch.zeros(n_components, dtype=torch.float64, device=self.z.device).index_add_(0, self.labels, self.weights)
+        products = torch.zeros(n_components, family.n_features, dtype=torch.float64, device=self.z.device)
+        for rows, some, of in zip(*(torch.split(values, CHUNK_ROWS) for values in self), strict=True):
+            products.index_add_(0, of, family.features(rows) * some.unsqueeze(1))
+        return family.stats(counts, products, torch.zeros_like(counts))
+
+
+def _at_centres(first: MixtureModel, sample: Rows, rng: np.random.Generator) -> _Centred:
+    """As many centres as there may be components, or one for each code of fewer."""
+    z, given = first.standardization.apply(sample, first.device)
     z = z.double()
     weights = torch.ones(len(z), dtype=torch.float64, device=z.device) if given is None else given.double()
-    labels = k_means(z, weights, one.options.max_components, rng)
-    stats = _hard_stats(one.state.family, z, weights, labels, int(labels.max()) + 1)
-    return holding(one.state, stats)
-
-
-def _hard_stats(family: GaussianFamily, z: Tensor, weights: Tensor, labels: Tensor, n_components: int) -> SuffStats:
-    """Statistics of components that hold whole codes."""
-    counts = torch.zeros(n_components, dtype=torch.float64, device=z.device).index_add_(0, labels, weights)
-    products = torch.zeros(n_components, family.n_features, dtype=torch.float64, device=z.device)
-    parts = (torch.split(values, CHUNK_ROWS) for values in (z, weights, labels))
-    for rows, some, of in zip(*parts, strict=True):
-        products.index_add_(0, of, family.features(rows) * some.unsqueeze(1))
-    return family.stats(counts, products, torch.zeros_like(counts))
+    return _Centred(z, weights, k_means(z, weights, first.options.max_components, rng))
 
 
 def _with_birth_of(start: MixtureState, model: MixtureModel) -> MixtureModel:

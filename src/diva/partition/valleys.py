@@ -13,9 +13,8 @@ the samples are asked without it as well: whether the histogram between the two 
 is right for all shapes: the mixture's is sharper where clusters are Gaussian, the histogram's where they are not. Each is one
 opinion, and the evidence is their mean (a logarithmic pool; Genest and Zidek, "Combining probability distributions", 1986).
 
-How much evidence two clusters need is learnt as well: where most joins of the tree are over valleys beyond doubt, the next is
-likely to be one too; in noise hardly any is (empirical Bayes; Efron, "Microarrays, empirical Bayes and the two-groups model",
-2008).
+How much evidence two clusters need is learnt as well: in noise hardly any join of the tree is over a valley beyond doubt, so
+the next is not likely to be one either (empirical Bayes; Efron, "Microarrays, empirical Bayes and the two-groups model", 2008).
 
 Two hills may also meet in a third component that is thinner than both, such as noise around all clusters: that is a valley as
 well, as deep as its density is lower.
@@ -294,13 +293,14 @@ def _joins(components: Components, evidence: FloatArray, known: FloatArray) -> t
 def _learnt_log_odds(strengths: FloatArray) -> float:
     """Log odds that a join is over a valley, before its own evidence: the share of valleys among all joins, by EM.
 
-    The share has Jeffreys' prior, Beta(1/2, 1/2), so that few joins leave it near a half.
+    The share has Jeffreys' prior, Beta(1/2, 1/2), so that few joins leave it near a half. Odds are even at best: that all
+    others are clusters is no reason to part two between which there is no valley.
     """
     share = 0.5
     for _ in range(100):  # settles in a few
         expected = expit(strengths + logit(share)).sum()
         share = (expected + 0.5) / (len(strengths) + 1.0)
-    return float(logit(share))
+    return min(float(logit(share)), 0.0)
 
 
 def _thinness(samples: FloatArray, depth: FloatArray) -> FloatArray:
