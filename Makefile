@@ -18,8 +18,8 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## cluster scikit-learn's digits and write a report to open
 	$(BIN)/diva fit digits --out demo --overwrite
 
-test: $(READY)  ## everything that fits in a few minutes
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder  # long files come first
+test: $(READY)  ## everything that fits in a few minutes, but for what `make test-quality` runs
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not quality"  # long files come first
 
 test-quality: $(READY)  ## the tests that judge a fit, under three instruction sets
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "quality and not slow"

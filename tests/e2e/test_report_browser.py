@@ -166,7 +166,8 @@ POINT = """(() => {
     const box = document.getElementById("map"), frame = box.getBoundingClientRect();
     const trace = box.data.find((t) => t.x.length > 3);
     const {xaxis, yaxis} = box._fullLayout;
-    const far = (i) => Math.abs(xaxis.l2p(trace.x[i]) / xaxis._length - 0.5) + Math.abs(yaxis.l2p(trace.y[i]) / yaxis._length - 0.5);
+    const off = (axis, value) => Math.abs(axis.l2p(value) / axis._length - 0.5);
+    const far = (i) => off(xaxis, trace.x[i]) + off(yaxis, trace.y[i]);
     const i = trace.x.map((_, i) => i).reduce((best, i) => (far(i) < far(best) ? i : best)); // away from the border
     return [frame.left + xaxis._offset + xaxis.l2p(trace.x[i]), frame.top + yaxis._offset + yaxis.l2p(trace.y[i])];
 })()"""

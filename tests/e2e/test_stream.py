@@ -47,6 +47,7 @@ sys.path.insert(0, sys.argv[1])
 from sudden_death import die_at
 torch.set_num_threads(1)
 from diva.cli import app
+import diva.cli.fit, diva.cli.stream  # else every child imports them anew
 
 for line in sys.stdin:
     arguments, die = json.loads(line)
@@ -195,7 +196,7 @@ def test_killed_at_every_write(place, undisturbed, nursery):
 def test_killed_at_random_moments(place, undisturbed, nursery):
     chance, log = random.Random(0), place / "run/stream/events.jsonl"
     killed = 0
-    for _ in range(40):
+    for _ in range(12):  # a thousand: `make kills`
         before = log.stat().st_size if log.exists() else 0
         pid = nursery.start(*command(place))
         for _ in range(2000):  # until it works, then a little

@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from diva.cli._terminal import errors
 from diva.exceptions import UnknownDatasetError
+from diva.stopping import interrupts_are_raised
 
 FAILURE, USAGE, INTERRUPTED = 1, 2, 130
 
@@ -28,9 +29,13 @@ class _Stopped(BaseException):
 def for_people() -> Iterator[None]:
     """Turn what went wrong into a message on standard error and an exit code; no stack trace."""
     try:
+        interrupts_are_raised()
         yield
     except typer.Exit:
         raise  # a RuntimeError, but not a failure
+    except KeyboardInterrupt:
+        errors.print("Stopped.")
+        raise typer.Exit(INTERRUPTED) from None
     except (UsageError, UnknownDatasetError) as error:
         raise _exit(error, USAGE) from None
     except BrokenPipeError:

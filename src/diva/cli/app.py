@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from diva.__main__ import stopping_quietly
 from diva.version import __version__
 
 # Name and first line of each, which help and completion need; all else is in the module of the name.
@@ -28,14 +27,13 @@ COMMANDS = {
 
 def load_command(name: str) -> Any:
     """The command of a name, its module imported."""
-    with stopping_quietly():
-        module = import_module(f"diva.cli.{name}")
-        command = getattr(module, f"{name}_app", None) or getattr(module, name)
-        if not isinstance(command, typer.Typer):
-            alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
-            alone.command(name, cls=getattr(module, "COMMAND_CLASS", None))(command)
-            command = alone
-        return typer.main.get_command(command)
+    module = import_module(f"diva.cli.{name}")
+    command = getattr(module, f"{name}_app", None) or getattr(module, name)
+    if not isinstance(command, typer.Typer):
+        alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        alone.command(name, cls=getattr(module, "COMMAND_CLASS", None))(command)
+        command = alone
+    return typer.main.get_command(command)
 
 
 class LazyGroup(TyperGroup):

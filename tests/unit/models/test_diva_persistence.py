@@ -401,7 +401,8 @@ def test_a_part_of_the_document_is_missing(path, archive):
     accepted = [name for name in archive.document if not is_refused(path, _without(archive.document, name), archive.tensors)]
     assert accepted == []
     for name in ("params", "config", "mixture"):
-        for inner in archive.document[name].keys() - LATER.keys() - {"cluster_names"}:  # files of earlier versions are without those
+        # files of earlier versions are without those
+        for inner in archive.document[name].keys() - LATER.keys() - {"cluster_names"}:
             document = archive.document | {name: _without(archive.document[name], inner)}
             assert is_refused(path, document, archive.tensors), (name, inner)
     for name in ("history", "training_lineage"):
