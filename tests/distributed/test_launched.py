@@ -1,5 +1,6 @@
 """The command line under torchrun: as a user starts it, with workers that are killed, and machines that are cut off."""
 
+import io
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import psutil
 import pytest
 
@@ -69,6 +71,30 @@ def test_two_processes_fit_from_the_command_line(tmp_path):
     table = np.genfromtxt(tmp_path / "labels.csv", delimiter=",", names=True, dtype=None, encoding=None)
     np.testing.assert_array_equal(table["sample"], np.arange(300))
     np.testing.assert_array_equal(table["cluster"], labels)
+
+
+def test_two_processes_fit_a_mixture_to_a_table(tmp_path):
+    rng = np.random.default_rng(0)
+    colours = np.array(["red", "green", "blue"])[rng.integers(3, size=300)]
+    table = pd.DataFrame({"size": rng.normal(size=300) + 8 * (colours == "red"), "colour": colours})
+    table.to_csv(tmp_path / "things.csv", index=False)
+    fit = ("-m", "diva", "fit", "things.csv", "--model", "mixture", "--no-report", "--json", "--out")
+    launcher = launch(*fit, "run", cwd=tmp_path)
+    out, err = launcher.communicate(timeout=600)
+    assert launcher.returncode == 0, err
+    (line,) = [line for line in out.splitlines() if line.startswith("{")]
+    model = diva.load(tmp_path / "run" / "model.diva")
+    assert json.loads(line)["n_clusters"] == model.n_clusters_ == len(np.unique(model.labels_))
+    subprocess.run([sys.executable, *fit, "alone"], cwd=tmp_path, check=True, capture_output=True)
+    alone = diva.load(tmp_path / "alone" / "model.diva")
+    assert alone.elbo_ == model.elbo_
+    np.testing.assert_array_equal(alone.labels_, model.labels_)
+    launcher = launch("-m", "diva", "predict", "run", "things.csv", "--keep-columns", "--out", "-", cwd=tmp_path)
+    out, err = launcher.communicate(timeout=600)
+    assert launcher.returncode == 0, err
+    said = pd.read_csv(io.StringIO(out))
+    assert said["colour"].tolist() == colours.tolist()
+    np.testing.assert_array_equal(said["cluster"], model.labels_)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import os
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -89,6 +90,21 @@ def test_going_on_is_the_same_too(together):
         assert_same(found, continued())
 
 
+def fit_at_defaults(**options):
+    """Starts are agglomerated, and race, before the laps on all data."""
+    X = data(1200).astype(np.float64) @ np.random.default_rng(2).normal(size=(3, 5))
+    X[:3] += 1000.0
+    model = DPMixture(random_state=0, **options).fit(X)
+    return answers(model, X) | {"ids": model.cluster_ids_, "novel": model.is_novel(X), "codes": model.assign(X).codes}
+
+
+@pytest.mark.parametrize("options", [{}, {"pca": 2, "reject": True}, {"n_clusters": 2}, {"min_cluster_size": 50}], ids=str)
+def test_starts_axes_and_wishes_are_the_same_too(together, options):
+    alone = fit_at_defaults(**options)
+    for found in together(partial(fit_at_defaults, **options), 2):
+        assert_same(found, alone)
+
+
 def fit_shard(shards):
     X = shards[distributed.rank()]
     model = DPMixture(random_state=0, covariance_type="diag", n_init=0).fit(distributed.Shard(X))
@@ -111,6 +127,32 @@ def test_each_process_has_rows_of_its_own(together, kind):
     assert (len(components), len(other_components)) == (900, 600)
     np.testing.assert_array_equal(np.concatenate([components, other_components]), alone.predict(X, level="component"))
     np.testing.assert_array_equal(predicted, labels)
+
+
+def axes_of_shards(shards):
+    model = DPMixture(random_state=0, covariance_type="diag", pca=2, n_init=0).fit(
+        distributed.Shard(shards[distributed.rank()])
+    )
+    return model.preparation_.mean, model.preparation_.axes, model.elbo_, model.labels_
+
+
+def test_principal_axes_are_those_of_the_rows_of_all(together):
+    X = data(1500).astype(np.float64) + 100.0
+    alone = DPMixture(random_state=0, covariance_type="diag", pca=2, n_init=0).fit(
+        [np.concatenate([X[:500], X[900:]]), X[500:900]]
+    )
+    first, second = together(partial(axes_of_shards, [[X[:500], X[500:900]], [X[900:]]]), 2)
+    for mean, axes, elbo, _ in (first, second):
+        torch.testing.assert_close(mean, alone.preparation_.mean, rtol=1e-12, atol=0)
+        torch.testing.assert_close(axes, alone.preparation_.axes, rtol=0, atol=1e-9)
+        assert elbo == first[2] == pytest.approx(alone.elbo_, rel=1e-4)  # laps depend on the order of rows
+    np.testing.assert_array_equal(np.concatenate([first[3], second[3]]), alone.predict(X))
+
+
+def test_a_shard_does_not_decide_what_the_columns_of_a_table_are():
+    table = pd.DataFrame({"size": [1.0, 2.0, 3.0], "colour": ["red", "blue", "red"]})
+    with pytest.raises(ValueError, match="Give every process the whole table"):
+        DPMixture(columns="auto").fit(distributed.Shard(table))
 
 
 def die_in_a_lap():
