@@ -58,7 +58,7 @@ class Standardization:
             raise ValueError(f"X has {rows.values.shape[1]} features, but DPMixture is expecting {len(self.mean)} features.")
         x = torch.from_numpy(_plain(rows.values)).to(device)
         mean, scale = self.mean, self.scale
-        if x.dtype == torch.float32 and bool((scale > 1e30).any()):  # differences of float32 numbers could overflow
+        if x.dtype != torch.float32 or bool((scale > 1e30).any()):  # whole numbers; differences of float32 could overflow
             x = x.double()
         # subtracting first is exact where x is near the mean; the mean of float32 data is a float32 number
         z = (x - mean.to(device, x.dtype)).div_(scale.to(device, x.dtype))
