@@ -175,7 +175,7 @@ def visit(posterior: Posterior, block: Block, observers: Sequence[Observer] = ()
         return sums
 
     parts = block.parts(posterior.chunk_rows())
-    found = mapped(look_at, parts.items)
+    found = [sums for sums in mapped(look_at, parts.items) if sums]  # a part may have no rows
     shape = found[0] if found else look_at([Chunk(family.m0.new_zeros(0, family.dim), None, 0)])
     vectors = [torch.cat([t.flatten() for some in part for t in some]) for part in found]
     flat = sum_in_order(vectors, sum(t.numel() for some in shape for t in some), parts.most)
