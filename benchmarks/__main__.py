@@ -7,6 +7,7 @@ from functools import partial
 
 from benchmarks import (
     bench_calibration,
+    bench_distributed,
     bench_diva,
     bench_incremental,
     bench_jobs,
@@ -20,6 +21,7 @@ from benchmarks import (
     bench_zoo,
     headline,
     page,
+    performance_page,
     zoo_page,
 )
 
@@ -39,7 +41,9 @@ BENCHMARKS = {
     **bench_mixture.BENCHMARKS,
     "stream_kills": bench_stream.kills,
     "stream_long": bench_stream.long,
+    **bench_distributed.BENCHMARKS,
     "page": page.main,
+    "performance_page": performance_page.main,
     **bench_zoo.BENCHMARKS,
     "zoo_page": zoo_page.main,
     "jobs": bench_jobs.main,

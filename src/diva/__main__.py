@@ -1,5 +1,7 @@
 """``python -m diva`` is the command line."""
 
+import os
+
 from diva.stopping import stopping_quietly
 
 
@@ -8,7 +10,14 @@ def main() -> None:
     with stopping_quietly():
         from diva.cli.app import put_together
 
-        put_together()(prog_name="diva")
+        command = put_together()
+        if "RANK" not in os.environ:
+            command(prog_name="diva")
+            return
+        from diva.distributed import join  # torchrun has started several processes
+
+        with join():
+            command(prog_name="diva")
 
 
 if __name__ == "__main__":

@@ -67,3 +67,7 @@ class RunBusyError(RuntimeError):
 
 class FewerClustersWarning(UserWarning):
     """More clusters were wished for than there are components."""
+
+
+class DistributedError(RuntimeError):
+    """Processes that work together have lost one another."""

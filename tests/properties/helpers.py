@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from diva.distributed import Mine
+from diva.mixture.local import Chunk
 from diva.mixture.stats import SuffStats
 
 
@@ -15,6 +17,10 @@ class MemoryBlock:
 
     z: Tensor
     weights: Tensor | None = None
+
+    def parts(self, n_rows: int) -> Mine:
+        firsts = range(0, len(self.z), n_rows)
+        return Mine([[Chunk(*chunk, first) for chunk, first in zip(self.chunks(n_rows), firsts, strict=True)]], 1)
 
     def chunks(self, n_rows: int) -> Iterator[tuple[Tensor, Tensor | None]]:
         for i in range(0, len(self.z), n_rows):

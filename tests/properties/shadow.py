@@ -26,17 +26,16 @@ class Recorder(Observer):
     """Watches visits and keeps the responsibilities of each batch."""
 
     def __init__(self) -> None:
-        self._chunks: list[list[Tensor]] = []
+        self._chunks: list[Tensor] = []
+        self.batches: list[Tensor] = []
 
-    @property
-    def batches(self) -> list[Tensor]:
-        return [torch.cat(chunks) for chunks in self._chunks]
+    def observe(self, step: LocalStep) -> tuple[Tensor, ...]:
+        self._chunks.append(step.log_resp.double())
+        return ()
 
-    def begin_batch(self) -> None:
-        self._chunks.append([])
-
-    def observe(self, step: LocalStep) -> None:
-        self._chunks[-1].append(step.log_resp.double())
+    def end_batch(self, sums) -> None:
+        self.batches.append(torch.cat(self._chunks))
+        self._chunks.clear()
 
 
 @dataclass(frozen=True)

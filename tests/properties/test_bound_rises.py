@@ -82,7 +82,7 @@ def test_a_fit_that_single_precision_spoils_begins_again_in_double(monkeypatch):
     revisit_lap = laps.revisit_lap
 
     def spoilt(state, batches, studies):
-        z, _ = next(next(iter(batches)).chunks(10))
+        z = next(iter(next(iter(batches)).parts(10).items[0])).z
         if not state.posterior.precise and z.dtype == torch.float32:
             raise BoundFellError("The bound fell.")
         return revisit_lap(state, batches, studies)

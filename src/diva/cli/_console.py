@@ -21,6 +21,7 @@ from rich.progress import (
 from rich.table import Table
 
 from diva.cli._terminal import errors, output
+from diva.distributed import is_main
 from diva.exceptions import ComponentLimitWarning, DataKindWarning, FewerClustersWarning, ScaleWarning
 from diva.models.base import Clusterer, describe_terms
 from diva.report.words import count, duration
@@ -40,7 +41,7 @@ class _Progress:
         said = TextColumn("{task.fields[said]}", style="dim")
         shown = (SpinnerColumn(), TextColumn("{task.description}"), *columns, said)
         # A pipe or a file gets neither bars nor colours.
-        self._progress = Progress(*shown, console=errors, transient=True, disable=not errors.is_terminal)
+        self._progress = Progress(*shown, console=errors, transient=True, disable=not errors.is_terminal or not is_main())
         self._task = self._progress.add_task(description, total=None, said="")
 
     def __enter__(self) -> Self:
@@ -236,5 +237,5 @@ def keeping_limits(kept: list[str]) -> Iterator[None]:
 
 def note(text: str) -> None:
     """A remark on standard error, for people who look."""
-    if sys.stderr is not None and errors.is_terminal:
+    if sys.stderr is not None and errors.is_terminal and is_main():
         errors.print(text, style="dim", soft_wrap=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from diva.cli._errors import saying, stopping_at_once
 from diva.cli._sources import SOURCE_FILE, SourceSpec
 from diva.data import LoadedData
 from diva.data.datasets.registry import AS_PUBLISHED
+from diva.distributed import alone, is_main
 from diva.mixture import DPMixture
 from diva.models.config import PAPER_DATASETS
 from diva.parameters import plain
@@ -36,7 +38,7 @@ def learn(model: Any, run: Path, spec: SourceSpec, data: LoadedData, *, with_rep
     """Fit a model in the folder of a run, write there all that belongs to it, and say what was found."""
     if data.fidelity and data.fidelity != AS_PUBLISHED:
         _console.note(f"{data.name}: {data.fidelity}")
-    if not as_json:
+    if not as_json and is_main():
         _console.show_columns(data.facts)
     limits: list[str] = []
 
@@ -44,7 +46,7 @@ def learn(model: Any, run: Path, spec: SourceSpec, data: LoadedData, *, with_rep
         saved = (run / CHECKPOINT).exists()
         return f"Go on with: diva resume {run}" if saved else "No epoch was finished: run the same command again."
 
-    with _console.EpochProgress(model) as progress:
+    with ExitStack() as held, _console.EpochProgress(model) as progress:
         with (
             saying(how_to_go_on),
             stopping_at_once(lambda: f". {how_to_go_on()}"),
@@ -58,6 +60,9 @@ def learn(model: Any, run: Path, spec: SourceSpec, data: LoadedData, *, with_rep
                 model.set_params(run_dir=run, callbacks=[source_note, progress])
                 model.fit(data.source)
             seconds = time.perf_counter() - started
+            if not is_main():
+                return  # one process writes and speaks
+            held.enter_context(alone())
             progress.now("looking at what was found")
             summary = summarize(model, data)
             source_note.on_step()  # where there was nothing to learn
@@ -75,6 +80,9 @@ def learn(model: Any, run: Path, spec: SourceSpec, data: LoadedData, *, with_rep
 
 def fit_mixture(model: DPMixture, run: Path, data: LoadedData, on_start: Callable[[], None]) -> None:
     """Fit a mixture in the folder of a run. It has no epochs, so a run that is resumed begins anew, with the same numbers."""
+    if not is_main():
+        model.fit(data.source)
+        return
     kind, folder = "DPMixture checkpoint", RunFolder(run)
     params = {name: plain(value) for name, value in model.get_params(deep=False).items()}
     identity = RunIdentity({"version": __version__, "model": "DPMixture", "params": params}, fingerprint(data.source))

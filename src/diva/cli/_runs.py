@@ -13,6 +13,7 @@ from typing import Any, Literal
 from diva.cli._errors import UsageError
 from diva.cli._sources import SOURCE_FILE, SourceSpec
 from diva.data.formats.paths import is_table
+from diva.distributed import is_launched, is_main, n_restarts
 from diva.exceptions import ModelFileError, RunBusyError
 from diva.report.page import REPORT
 from diva.report.projection import PROJECTION
@@ -29,22 +30,40 @@ MADE = (CHECKPOINT, CONFIG, HISTORY, MODEL, RESULTS, SNAPSHOT, SOURCE_FILE, REPO
 
 
 @contextmanager
-def new_run(out: Path | None, name: str, overwrite: bool) -> Iterator[Path]:
+def new_run(out: Path | None, name: str, overwrite: bool, *, goes_on: bool = False) -> Iterator[Path]:
     """Folder of a new run, which other processes are kept out of: the one asked for, or the next free one under ``runs``.
+
+    Of several processes that work together, one has it; they need a name for it. ``goes_on`` lets a run in that has begun.
 
     The files of an old run are put aside; they are gone when the new one has a checkpoint, and back if it never gets there.
     Raises UsageError if the folder is taken, RunBusyError if another process works in it.
     """
+    if is_launched() and out is None:
+        raise UsageError("Several processes need --out: should they be started anew, they have to find their run.")
+    if out is not None and not is_main():
+        yield out
+        return
     with ExitStack() as held:
         run = _next_free(name, held) if out is None else _checked(out)
         if out is not None:
             held.enter_context(RunFolder(run).locked(lend=True))
         settle(run)
+        if goes_on:
+            yield run
+            return
         _check_free(run, overwrite)
         if is_abandoned(run):  # a resumed run should not take its source for that of the new one
             (run / SOURCE_FILE).unlink(missing_ok=True)
         held.enter_context(_replacing(run))
         yield run
+
+
+def went_on(run: Path, overwrite: bool) -> bool:
+    """Whether processes that were started anew, after one had died, find what they had begun.
+
+    With ``overwrite``, a checkpoint could be that of the run to be replaced; it is not while that is put aside.
+    """
+    return n_restarts() > 0 and (run / CHECKPOINT).exists() and (not overwrite or (run / REPLACED).exists())
 
 
 def _next_free(name: str, held: ExitStack) -> Path:

@@ -82,7 +82,7 @@ def fit(
       diva fit mnist --model dec --n-clusters 10
     """
     from diva.cli._learn import learn, suggestions  # seconds: not for help
-    from diva.cli._runs import new_run
+    from diva.cli._runs import new_run, went_on
     from diva.cli._sources import open_spec, specify
 
     with for_people():
@@ -103,5 +103,7 @@ def fit(
         params = given_params(one_of("--model", model, model_names()), ctx.meta["flags"], config)  # said before long reading
         data = open_spec(spec)
         made = make_model(model, SEED | suitable(model, suggestions(data, params)) | params)
-        with new_run(out, data.name, overwrite) as run:
+        if (goes_on := out is not None and went_on(out, overwrite)) and "resume" in made.get_params():
+            made.set_params(run_dir=out, resume=True)  # a mixture has nothing to go on from, and begins anew
+        with new_run(out, data.name, overwrite, goes_on=goes_on) as run:
             learn(made, run, spec, data, with_report=report, as_json=as_json)

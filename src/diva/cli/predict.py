@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from diva.cli._sources import SOURCE_FILE, SourceSpec, open_spec, specify
 from diva.cli._tables import TableWriter
 from diva.data import LoadedData, PartOfSource, TableSchema
 from diva.data.formats.paths import is_table
+from diva.distributed import is_main, world_size
 from diva.metrics import Agreement
 
 PREDICTED_AT_ONCE = 4096
@@ -64,8 +66,8 @@ def predict(
         spec = specify(source, split, columns, image_size, **of_table, key=key, skip_broken=skip_broken, limit=limit)
         schema = model.schema_
         found = _write_predictions(model, open_spec(_as_in_run(spec, run, schema), schema, keep_columns=keep_columns), out)
-        if str(out) == STANDARD_OUTPUT:
-            return
+        if str(out) == STANDARD_OUTPUT or not is_main():
+            return  # one process writes and speaks
         if as_json:
             print(json.dumps(found))
         else:
@@ -89,9 +91,10 @@ def _write_predictions(model: Any, data: LoadedData, out: Path) -> dict[str, Any
     """Write a row for each sample, some of them at a time; returns what they come to."""
     has_mixture = hasattr(model, "mixture_")
     clusters, n_novel = [], 0
-    with TableWriter(out) as table:
-        for start in range(0, len(data.source), PREDICTED_AT_ONCE):
-            index = np.arange(start, min(start + PREDICTED_AT_ONCE, len(data.source)))
+    at_once = PREDICTED_AT_ONCE * world_size()  # of which each process has a share
+    with TableWriter(out) if is_main() else nullcontext() as table:
+        for start in range(0, len(data.source), at_once):
+            index = np.arange(start, min(start + at_once, len(data.source)))
             found = model.assign(PartOfSource(data.source, index))
             clusters.append(model.cluster_ids_[found.positions])
             n_novel += int(found.novel.sum())
@@ -103,7 +106,8 @@ def _write_predictions(model: Any, data: LoadedData, out: Path) -> dict[str, Any
                 "log_density" if has_mixture else "score": found.scores,
                 "novel": found.novel,
             }
-            table.write(rows if data.beside is None else _beside(rows, data.beside.slice(start, len(index))))
+            if table is not None:
+                table.write(rows if data.beside is None else _beside(rows, data.beside.slice(start, len(index))))
     labels = np.concatenate(clusters)
     sizes = {int(k): int((labels == k).sum()) for k in model.cluster_ids_}
     said: dict[str, Any] = {"out": str(out), "n_samples": len(labels), "n_novel": n_novel, "sizes": sizes}

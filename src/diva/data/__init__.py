@@ -1,6 +1,6 @@
 """Samples in, from wherever they are kept; no model."""
 
-from diva.data.batches import ArrayBatches, ReiterableBatches, Rows, is_batch_source, to_numpy
+from diva.data.batches import ArrayBatches, ReiterableBatches, Rows, ShardBatches, is_batch_source, to_numpy
 from diva.data.columns import ColumnOptions, TableSchema
 from diva.data.datasets.download import get_dataset
 from diva.data.datasets.load import DatasetStatus, FileCheck, check_dataset, list_datasets, load_dataset
@@ -44,6 +44,7 @@ __all__ = [
     "Rows",
     "Samples",
     "Scaling",
+    "ShardBatches",
     "Source",
     "SourceBatches",
     "SparseSource",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+
+from diva.distributed import gather, rank
 
 MIN_BATCH_ROWS = 10_000
 MAX_BATCHES = 20
@@ -22,16 +25,21 @@ class Rows:
 
     values: NDArray[Any]  # (m, D)
     weights: NDArray[Any] | None = None  # (m,)
-    first: int = 0  # number of the first row in the source, for messages
+    first: int = 0  # number of the first row, among all data
+    is_shard: bool = False  # whether other processes have other rows, and not the same
 
     def __len__(self) -> int:
         return len(self.values)
 
+    def part(self, rows: slice) -> Rows:
+        """Some consecutive rows."""
+        weights = None if self.weights is None else self.weights[rows]
+        return Rows(self.values[rows], weights, self.first + rows.start, self.is_shard)
+
     def pieces(self, n_rows: int) -> Iterator[Rows]:
         """Cut into runs of at most ``n_rows``."""
         for i in range(0, len(self), n_rows):
-            part = slice(i, i + n_rows)
-            yield Rows(self.values[part], None if self.weights is None else self.weights[part], self.first + i)
+            yield self.part(slice(i, i + n_rows))
 
 
 class ArrayBatches:
@@ -43,6 +51,15 @@ class ArrayBatches:
     def __init__(self, values: NDArray[Any], weights: NDArray[Any] | None = None, batch_size: int | None = None) -> None:
         self._rows = Rows(values, weights)
         self._batch_size = batch_size or max(MIN_BATCH_ROWS, -(-len(values) // MAX_BATCHES))
+
+    @property
+    def n_rows(self) -> int:
+        """Of all batches."""
+        return len(self._rows)
+
+    def in_batches_of(self, batch_size: int | None) -> ArrayBatches:
+        """The same rows in other batches."""
+        return ArrayBatches(self._rows.values, self._rows.weights, batch_size)
 
     def __iter__(self) -> Iterator[Rows]:
         for rows in self._rows.pieces(self._batch_size):
@@ -90,6 +107,29 @@ class ReiterableBatches:
             if len(values):
                 yield Rows(values, first=n_rows)
             n_rows += len(values)
+
+
+class ShardBatches:
+    """Batches of which every process has some rows of its own: the first of each are those of process 0.
+
+    Rows are numbered process by process. All processes have as many batches, some of which may be empty.
+    """
+
+    def __init__(self, own: Callable[[int | None], Iterable[Rows]], n_rows: int | None = None) -> None:
+        """Take what makes the batches of this process from their number of rows, and how many it has if that is known."""
+        if n_rows is None:
+            lengths = [len(rows) for rows in own(None)]
+            n_rows, self._n_batches, batch_size = sum(lengths), max(gather(len(lengths))), None
+        else:
+            self._n_batches = max(1, min(MAX_BATCHES, max(gather(n_rows)) // MIN_BATCH_ROWS))
+            batch_size = max(1, -(-n_rows // self._n_batches))
+        self._first = sum(gather(n_rows)[: rank()])
+        self._own, self._batch_size = own, batch_size
+
+    def __iter__(self) -> Iterator[Rows]:
+        own = iter(self._own(self._batch_size))
+        for rows, _ in zip_longest(own, range(self._n_batches), fillvalue=Rows(np.empty((0, 0)))):
+            yield replace(rows, first=rows.first + self._first, is_shard=True)
 
 
 def _as_rows(item: Any, name: str) -> NDArray[Any]:

@@ -20,6 +20,7 @@ from diva.data.columns import TableSchema, schema_of
 from diva.data.scaling import Samples, Scaling, check_range, check_shape, is_series, scaling_for, series_scaling
 from diva.data.sources import Check, Source, name_of, parts_of
 from diva.data.validate import FiniteCheck, open_columns, open_samples
+from diva.distributed import gather
 
 STEPS = ("idf", "unit", "mean", "axes")
 WIDEST_PCA = 10_000  # features: their covariance is held in memory
@@ -248,7 +249,11 @@ def axes_of(parts: Iterable[Rows], n_features: int, n_axes: int) -> tuple[Tensor
     if n_features > WIDEST_PCA:
         raise ValueError(f"pca takes at most {WIDEST_PCA:,} features, got {n_features:,}. Select or reduce them first.")
     n, first, total, products = 0.0, np.zeros(n_features), np.zeros(n_features), np.zeros((n_features, n_features))
+    is_shard = False
     for part in parts:
+        is_shard = part.is_shard
+        if len(part) == 0:
+            continue
         values = part.values.astype(np.float64)
         first = first if n else values[0].copy()
         deviation = values - first  # near 0, so that products do not cancel
@@ -256,8 +261,20 @@ def axes_of(parts: Iterable[Rows], n_features: int, n_axes: int) -> tuple[Tensor
         total += weighted.sum(axis=0)
         products += weighted.T @ deviation
         n += len(part) if part.weights is None else float(part.weights.sum())
+    if is_shard:
+        n, first, total, products = _of_all_shards(n, first, total, products)
     mean = total / n
     _, vectors = np.linalg.eigh(products / n - np.outer(mean, mean))
     axes = vectors[:, ::-1][:, :n_axes].T
     axes *= np.where(axes[np.arange(n_axes), np.abs(axes).argmax(axis=1)] < 0, -1.0, 1.0)[:, None]  # signs that repeat
     return torch.from_numpy(first + mean), torch.from_numpy(axes.copy())  # one number alone may still be stored backwards
+
+
+def _of_all_shards(n: float, first: NDArray[Any], total: NDArray[Any], products: NDArray[Any]) -> tuple[Any, ...]:
+    """Mass, a point, and sums and products of deviations from it: of the rows of all processes."""
+    (n, first, total, products), *others = (own for own in gather((n, first, total, products), "finding axes") if own[0])
+    for n_other, first_other, total_other, products_other in others:
+        apart = first_other - first
+        products = products + products_other + np.outer(total_other, apart) + np.outer(apart, total_other + n_other * apart)
+        total, n = total + total_other + n_other * apart, n + n_other
+    return n, first, total, products

@@ -22,6 +22,7 @@ from diva.data import (
     ArrayBatches,
     ReiterableBatches,
     Rows,
+    ShardBatches,
     Source,
     SourceBatches,
     TableSchema,
@@ -34,6 +35,7 @@ from diva.data.formats.objects import check_frame
 from diva.data.pipeline import Preparation, axes_of
 from diva.data.sources import ArraySource
 from diva.data.validate import FiniteCheck, open_samples
+from diva.distributed import Shard, from_main, is_main
 from diva.exceptions import DataChangedError, InterruptedFitWarning
 from diva.explain import Explained
 from diva.mixture.editing import EditableClusters
@@ -151,7 +153,7 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         ----------
         X : array-like of shape (n_samples, n_features), memmap, path, or re-iterable of such batches
             Batches must come in the same order each time they are iterated. A path is that of a .npy, .npz, .csv or .parquet
-            file.
+            file. Several processes are given the same data, or a `diva.distributed.Shard` of them each.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
             Only with an array.
@@ -246,8 +248,9 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         as_before: dict[str, Any] | None = None,
     ) -> Self:
         """Run laps from a start, or from the best of several; after an early interrupt, attributes are as before."""
+        verbose = values_of(self, FitParameters).verbose and is_main()
         try:
-            with _explaining_singular(), progress_of(values_of(self, FitParameters).verbose) as progress:
+            with _explaining_singular(), progress_of(verbose) as progress:
 
                 def on_lap(record: LapRecord) -> None:
                     progress.say(_describe_lap(record))
@@ -350,7 +353,7 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         mixture, scores = self.mixture_, self.mixture_.score_samples(rows)
         components = mixture.predict(rows, "component")
         return Assignment(
-            codes=np.concatenate([some.z.cpu().numpy() for some in mixture.assign(rows)]).astype(np.float32),
+            codes=mixture.coordinates(rows),
             probabilities=mixture.predict_proba(rows),
             positions=mixture.cluster_of_component()[components],
             components=components,
@@ -481,7 +484,7 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         if n_axes > min(self.n_features_in_, measured.n_rows):
             found = f"{measured.n_rows:,} samples of {self.n_features_in_:,} features"
             raise ValueError(f"pca={n_axes} is more than {found} have axes. Choose a smaller number.")
-        mean, axes = axes_of(source, self.n_features_in_, n_axes)
+        mean, axes = from_main(axes_of(source, self.n_features_in_, n_axes))
         return Preparation(mean=mean, axes=axes)
 
     @property
@@ -494,6 +497,8 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         return rows if self.preparation_ is None else self.preparation_.undo(rows.astype(np.float32)).astype(np.float64)
 
     def _raw_source(self, X: Any, sample_weight: Any, *, reset: bool) -> Iterable[Rows]:
+        if isinstance(X, Shard):
+            return self._shard(X, sample_weight, reset)
         if (rows := self._rows_of_table(X, reset)) is not None:
             return self._weighted(rows, sample_weight)
         check_frame(X)
@@ -513,6 +518,15 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         else:
             X = validate_data(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite=False)
         return self._weighted(X, sample_weight)
+
+    def _shard(self, X: Shard, sample_weight: Any, reset: bool) -> ShardBatches:
+        own = self._raw_source(X.rows, sample_weight, reset=reset)
+        if reset and self.schema_ is not None:
+            raise ValueError(
+                "The columns of a table are used as all of its rows suggest, and a Shard has only some. Give every process the "
+                "whole table, or numbers alone."
+            )
+        return ShardBatches(own.in_batches_of, own.n_rows) if isinstance(own, ArrayBatches) else ShardBatches(lambda _: own)
 
     def _batches(self, X: Any, sample_weight: Any, reset: bool) -> ReiterableBatches:
         if sample_weight is not None:
@@ -558,7 +572,7 @@ class _Prepared:
 
     def __iter__(self) -> Iterator[Rows]:
         for rows in self._source:
-            yield replace(rows, values=self._preparation.apply(rows.values))
+            yield replace(rows, values=self._preparation.apply(rows.values)) if len(rows) else rows
 
 
 @contextmanager

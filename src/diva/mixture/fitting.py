@@ -14,9 +14,11 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from diva.data import ArrayBatches, Rows
+from diva.distributed import alike, alone, gather, gather_rows
 from diva.exceptions import ComponentLimitWarning, DataChangedError, InterruptedFitWarning
 from diva.mixture.laps import LapRecord, MixtureFit, fit_mixture
-from diva.mixture.model import MixtureModel
+from diva.mixture.local import Chunk, exp_of_log, row_luck
+from diva.mixture.model import MixtureModel, in_order
 from diva.mixture.moves import Move
 from diva.mixture.options import MixtureOptions
 from diva.mixture.standardize import Standardization, StandardizedBatches, measure
@@ -43,14 +45,15 @@ def start_on(
     codes: NDArray[Any], options: MixtureOptions, weights: NDArray[np.float64] | None = None, first_id: int = 0
 ) -> MixtureModel:
     """One component with the prior that codes (n, D) give, each of which stands for ``weights`` (n,) samples."""
-    measured = measure(ArrayBatches(codes, weights, options.batch_size))
+    with alone():
+        measured = measure(ArrayBatches(codes, weights, options.batch_size))
     return MixtureModel.start(measured.standardization, options, first_id)
 
 
 def fit_codes(start: MixtureModel, codes: NDArray[Any], weights: NDArray[np.float64] | None = None) -> MixtureModel:
     """Fit a mixture to codes (n, D), from the components of a model."""
     source = ArrayBatches(codes, weights, start.options.batch_size)
-    return fit_from(start, source, len(codes), start.options.generator()).model
+    return alike(lambda: fit_from(start, source, len(codes), start.options.generator()).model)
 
 
 def continue_fit(before: MixtureModel, codes: NDArray[Any], *, births: bool = True) -> MixtureModel:
@@ -190,30 +193,38 @@ class _LastLook:
     ) -> None:
         self._model, state = model, model.state
         self.past_share = float(old_masses.sum()) / float(state.total.counts.sum())
+        posterior, seed = state.posterior, int(rng.integers(2**63))
         chance = GROUPING_SAMPLES * (1.0 - self.past_share) / n_rows
-        labels, points, resps, weights = [], [], [], []
-        for some in model.assign(source):
-            labels.append(some.resp.argmax(1).cpu().numpy())
-            drawn = torch.from_numpy(rng.random(len(some.z)) < chance).to(some.z.device)
-            points.append(some.z[drawn].cpu().numpy())
-            resps.append(some.resp[drawn].cpu().numpy())
-            weights.append(np.ones(len(points[-1])) if some.weights is None else some.weights[drawn].cpu().numpy())
-        self.labels = np.concatenate(labels)
-        if len(self.labels) != n_rows:
-            raise DataChangedError(f"The source had {n_rows} rows when it was measured and {len(self.labels)} at last.")
+
+        def look(chunk: Chunk) -> tuple[NDArray[Any], ...]:
+            """Labels of all codes; numbers, points, responsibilities and weights of some."""
+            scores = posterior.log_scores(posterior.features(chunk.z))
+            drawn = np.flatnonzero(row_luck(seed, chunk.first, len(scores)) < chance)
+            resp = exp_of_log(torch.log_softmax(scores[drawn], dim=1))
+            weights = torch.ones(len(drawn)) if chunk.weights is None else chunk.weights[drawn].cpu()
+            parts = (chunk.z[drawn].cpu(), resp.cpu(), weights)
+            return scores.argmax(1).cpu().numpy(), chunk.first + drawn, *(part.double().numpy() for part in parts)
+
+        seen = list(model.look_at(source, look))
+        self.labels = in_order(some._replace(found=some.found[:1]) for some in seen)[0]
+        n_now = sum(gather(sum(len(some.found[0]) for some in seen)))
+        if n_now != n_rows:
+            raise DataChangedError(f"The source had {n_rows} rows when it was measured and {n_now} at last.")
+        drawn = (np.concatenate(parts) for parts in zip(*(some.found[1:] for some in seen), strict=True))
+        points, resps, weights = ([column] for column in gather_rows(*drawn)[1:])
         new_share = 1.0 - self.past_share
         n_looked_at = GROUPING_SAMPLES if n_rows >= GROUPING_SAMPLES * new_share else n_rows / new_share
         if (n_drawn := round(n_looked_at * self.past_share)) > 0:
             z = _draw_standardized(state, n_drawn, old_masses, rng)
-            points.append(z.cpu().numpy())
-            resps.append(state.posterior.responsibilities(z).cpu().numpy())
+            points.append(z.double().cpu().numpy())
+            resps.append(state.posterior.responsibilities(z).double().cpu().numpy())
             present = sum(float(w.sum()) for w in weights)  # 0 if new data are so few, or so light, that none was drawn
             each = present * self.past_share / new_share if present > 0 else min(n_drawn, float(old_masses.sum()))
             weights.append(np.full(n_drawn, each / n_drawn))
         self.components = Components(
             state.family.means(state.total).cpu().numpy(),
             state.family.covariances(state.total).cpu().numpy(),
-            *(np.concatenate(parts).astype(np.float64) for parts in (points, resps, weights)),
+            *(np.concatenate(parts) for parts in (points, resps, weights)),
         )
 
     def by_valleys(self, together: NDArray[np.int64], apart: Sequence[tuple[int, int]]) -> Hierarchy:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from diva.distributed import agree
 from diva.exceptions import BoundFellError, DataChangedError
 from diva.mixture.local import Block, visit
 from diva.mixture.moves import Birth, Delete, Merge, Move, MoveMemory, MoveRecord, Shuffle
@@ -171,6 +172,7 @@ def _fit_laps(
             converged = of_data.elbo - best <= tol * mass and not memory.newborn
             best = of_data.elbo
             history.append(_lap_record(lap, of_data, mass, records))
+            agree((state.ids, converged), "decision about components")
             if on_lap is not None:
                 on_lap(history[-1])
         else:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from diva.distributed import Mine, sum_in_order
 from diva.mixture.gaussian import GaussianFamily, Linear
 from diva.mixture.stats import SuffStats
-from diva.threads import threads_for
+from diva.threads import mapped
 
 # numbers of one chunk that should stay in a core's cache between the two products
 CHUNK_NUMBERS = 1 << 21
@@ -22,11 +24,19 @@ FLOAT32_AMPLIFICATION = 2e3
 MEMBER_ABOVE = 1e-3
 
 
-class Block(Protocol):
-    """One fixed batch of codes, handed out in pieces that fit in cache."""
+class Chunk(NamedTuple):
+    """Codes that fit in cache."""
 
-    def chunks(self, n_rows: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """Yield codes (m, D), m at most ``n_rows``, and their weights (m,) or None."""
+    z: Tensor  # (m, D)
+    weights: Tensor | None  # (m,)
+    first: int  # number of the first row, among all data
+
+
+class Block(Protocol):
+    """One fixed batch of codes, in parts that do not depend on who works on them."""
+
+    def parts(self, n_rows: int) -> Mine:
+        """Parts that fall to this process, each an iterable of chunks of at most ``n_rows`` rows."""
         ...
 
 
@@ -38,6 +48,11 @@ class LocalStep:
     log_resp: Tensor  # (m, K)
     resp: Tensor
     weights: Tensor | None  # (m,)
+    first: int = 0  # number of the first row, among all data
+
+    def luck(self, seed: int) -> Tensor:
+        """A number from 0 to 1 for each row, (m,), that belongs to the seed and to the number of the row."""
+        return torch.from_numpy(row_luck(seed, self.first, len(self.resp))).to(self.resp.device)
 
     @cached_property
     def neg_entropy(self) -> Tensor:
@@ -60,15 +75,16 @@ class LocalStep:
 
 
 class Observer:
-    """Something that watches visits, chunk by chunk."""
+    """Something that watches visits, chunk by chunk; what it sees adds up over chunks, and over processes."""
 
     precise = False  # whether it needs the local step in float64
 
-    def begin_batch(self) -> None:
-        """Note that what is observed from now on is of another batch."""
+    def observe(self, step: LocalStep) -> Sequence[Tensor]:
+        """Look at one chunk; returns what adds up, in tensors whose shapes do not depend on the chunk."""
+        raise NotImplementedError
 
-    def observe(self, step: LocalStep) -> None:
-        """Take in one chunk."""
+    def end_batch(self, sums: Sequence[Tensor]) -> None:
+        """Take in what the chunks of a batch have added up to, in float64."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +105,20 @@ class Posterior:
         coef, offset = (t.to(features) for t in self.scores)
         return torch.addmm(offset, features, coef)
 
-    def local_step(self, z: Tensor, weights: Tensor | None = None) -> LocalStep:
+    def local_step(self, z: Tensor, weights: Tensor | None = None, first: int = 0) -> LocalStep:
         """Do the local step on codes (m, D)."""
-        if self.precise:
-            z = z.double()
-        features = self.family.features(z)
+        features = self.features(z)
         log_resp = torch.log_softmax(self.log_scores(features), dim=1)
-        return LocalStep(features, log_resp, exp_of_log(log_resp), None if weights is None else weights.to(features.dtype))
+        weights = None if weights is None else weights.to(features.dtype)
+        return LocalStep(features, log_resp, exp_of_log(log_resp), weights, first)
+
+    def features(self, z: Tensor) -> Tensor:
+        """What the scores are linear in, (m, D) -> (m, F), in the precision that they need."""
+        return self.family.features(z.double() if self.precise else z)
+
+    def best(self, z: Tensor) -> Tensor:
+        """Position of the most probable component of each code, (m,)."""
+        return self.log_scores(self.features(z)).argmax(1)
 
     def responsibilities(self, z: Tensor) -> Tensor:
         """Probability of each component for each code, (m, K)."""
@@ -116,26 +139,50 @@ def exp_of_log(log_probability: Tensor) -> Tensor:
     return log_probability.clamp(min=-80.0 if log_probability.dtype == torch.float32 else -700.0).exp_()
 
 
+def row_luck(seed: int, first: int, n_rows: int) -> np.ndarray:
+    """Uniform draws (n_rows,) for the rows from ``first`` on: those of a row are the same whoever draws them, and when.
+
+    The counter of Philox (Salmon et al. 2011) is the number of the row; one step of it makes four draws.
+    """
+    skipped = first % 4
+    generator = np.random.Generator(np.random.Philox(key=seed).advance(first // 4))
+    return generator.random(skipped + n_rows)[skipped:]
+
+
 def visit(posterior: Posterior, block: Block, observers: Sequence[Observer] = ()) -> SuffStats:
-    """Summarize one batch under the posterior, letting observers watch."""
-    family = posterior.family
-    for observer in observers:
-        observer.begin_batch()
+    """Summarize one batch under the posterior, letting observers watch.
+
+    Sums within a chunk may be float32, those of chunks and parts are float64; parts are added up in their order.
+    """
     if any(observer.precise for observer in observers):
         posterior = replace(posterior, precise=True)
-    counts, products, entropy = (
-        torch.zeros(shape, dtype=torch.float64, device=family.m0.device)
-        for shape in (posterior.n_components, (posterior.n_components, family.n_features), posterior.n_components)
-    )
-    for z, weights in block.chunks(posterior.chunk_rows()):
-        with threads_for(len(z) * family.n_features):
-            step = posterior.local_step(z, weights)
+    family = posterior.family
+
+    def look_at(part: Iterable[Chunk]) -> list[list[Tensor]]:
+        """What the statistics, and then each observer, add up over the chunks of a part."""
+        sums: list[list[Tensor]] = []
+        for z, weights, first in part:
+            step = posterior.local_step(z, weights, first)
             resp = step.weighted(step.resp)
-            counts += resp.sum(0)  # sums within a chunk may be float32, sums of chunks are float64
-            products += resp.T @ step.features
-            entropy -= step.weighted(step.neg_entropy).sum(0)
-            for observer in observers:
-                observer.observe(step)
+            own = [resp.sum(0), resp.T @ step.features, -step.weighted(step.neg_entropy).sum(0)]
+            seen = [own, *(observer.observe(step) for observer in observers)]
+            if sums:
+                for total, more in zip(sums, seen, strict=True):
+                    for t, m in zip(total, more, strict=True):
+                        t += m
+            else:
+                sums = [[t.to("cpu", torch.float64) for t in some] for some in seen]
+        return sums
+
+    parts = block.parts(posterior.chunk_rows())
+    found = [sums for sums in mapped(look_at, parts.items) if sums]  # a part may have no rows
+    shape = found[0] if found else look_at([Chunk(family.m0.new_zeros(0, family.dim), None, 0)])
+    vectors = [torch.cat([t.flatten() for some in part for t in some]) for part in found]
+    flat = sum_in_order(vectors, sum(t.numel() for some in shape for t in some), parts.most)
+    pieces = iter(torch.split(flat.to(family.m0.device), [t.numel() for some in shape for t in some]))
+    (counts, products, entropy), *seen = [[next(pieces).view(t.shape) for t in some] for some in shape]
+    for observer, sums in zip(observers, seen, strict=True):
+        observer.end_batch(sums)
     return family.stats(counts, products, entropy)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -15,19 +15,21 @@ from torch import Tensor
 
 from diva.data import ArrayBatches, Rows
 from diva.devices import resolve_device
+from diva.distributed import alone, gather_rows, world_size
 from diva.exceptions import FewerClustersWarning
 from diva.mixture.laps import LapRecord
+from diva.mixture.local import Chunk
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import MixtureOptions, Wishes
 from diva.mixture.saving import mixture_from_archive, mixture_to_archive
-from diva.mixture.standardize import Standardization, StandardizedBatches
+from diva.mixture.standardize import Standardization, StandardizedBlock
 from diva.mixture.state import MixtureState
 from diva.mixture.sticks import expected_weights, stick_posterior
 from diva.parameters import is_whole
 from diva.partition.hierarchy import Hierarchy, ungrouped
 from diva.partition.matching import ClusterRecord, Naming
 from diva.runs.records import record_from_plain
-from diva.threads import one_thread, threads_for
+from diva.threads import mapped, one_thread
 
 Level = Literal["cluster", "component"] | int
 
@@ -46,12 +48,22 @@ class Draws(NamedTuple):
     weights: NDArray[np.float64]  # (m,): samples seen that each draw stands for
 
 
-class Assigned(NamedTuple):
-    """A few codes and what a mixture makes of them."""
+class Seen(NamedTuple):
+    """What was made of a few codes."""
 
-    z: Tensor  # (m, D): standardized
-    resp: Tensor  # (m, K): responsibilities
-    weights: Tensor | None  # (m,): how many samples each stands for
+    first: int  # number of the first
+    is_shard: bool  # whether other processes have other rows
+    found: tuple[NDArray[Any], ...]  # (m, ...) each
+
+
+def in_order(seen: Iterable[Seen]) -> list[NDArray[Any]]:
+    """What was made of all codes, (n, ...) each, in the order of the rows; of a shard, of its own rows alone."""
+    seen = list(seen)
+    columns = [np.concatenate(parts) for parts in zip(*(some.found for some in seen), strict=True)]
+    if seen[-1].is_shard or world_size() == 1:
+        return columns
+    numbers = np.concatenate([np.arange(some.first, some.first + len(some.found[0])) for some in seen])
+    return list(gather_rows(numbers, *columns)[1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,27 +186,44 @@ class MixtureModel:
 
     # --- what it says about codes: an array of shape (n, D), or batches of rows
 
-    def assign(self, codes: NDArray[Any] | Iterable[Rows]) -> Iterator[Assigned]:
-        """Responsibilities of codes, a few at a time."""
-        posterior = self.state.posterior
-        for z, weights in self._chunks(codes):
-            with threads_for(z.numel()):
-                resp = posterior.responsibilities(z)
-            yield Assigned(z, resp, weights)
+    def look_at(
+        self, codes: NDArray[Any] | Iterable[Rows], look: Callable[[Chunk], tuple[NDArray[Any], ...]]
+    ) -> Iterator[Seen]:
+        """What a function makes of codes, a few at a time: of those that fall to this process."""
+        source = ArrayBatches(codes, None, self.options.batch_size) if isinstance(codes, np.ndarray) else codes
+        n_rows, is_shard = self.state.posterior.chunk_rows(), False
+        for rows in source:
+            is_shard = rows.is_shard
+            parts = StandardizedBlock(rows, self.standardization, self.device).parts(n_rows).items
+            for seen in mapped(lambda part: [(chunk.first, look(chunk)) for chunk in part], parts):
+                yield from (Seen(first, is_shard, found) for first, found in seen)
+        nothing = self.state.family.m0.new_zeros(0, self.n_features)  # others may have rows: they agree on columns
+        yield Seen(0, is_shard, look(Chunk(nothing, None, 0)))
+
+    @one_thread()
+    def coordinates(self, codes: NDArray[Any] | Iterable[Rows]) -> NDArray[np.float32]:
+        """Codes as the mixture sees them, standardized, (n, D)."""
+        return self._answers(codes, lambda chunk: chunk.z.cpu().numpy().astype(np.float32))
 
     @one_thread()
     def predict(self, codes: NDArray[Any] | Iterable[Rows], level: Level | None = None) -> NDArray[np.int64]:
         """Most probable cluster of each code, (n,): of the most probable component, its label."""
-        labels = self.label_of_component(level)
-        return np.concatenate([labels[some.resp.argmax(1).cpu().numpy()] for some in self.assign(codes)])
+        labels = torch.from_numpy(self.label_of_component(level))
+        posterior = self.state.posterior
+        return self._answers(codes, lambda chunk: labels[posterior.best(chunk.z).cpu()].numpy())
 
     @one_thread()
     def predict_proba(self, codes: NDArray[Any] | Iterable[Rows], level: Level | None = None) -> NDArray[np.float64]:
         """Probability of each cluster for each code, (n, n_clusters)."""
         positions = torch.tensor(self.cluster_of_component(level))
         member = torch.nn.functional.one_hot(positions).double().to(self.device)
-        parts = [(some.resp.double() @ member).clamp_max(1.0).cpu().numpy() for some in self.assign(codes)]  # were rounded
-        return np.concatenate(parts)
+        posterior = self.state.posterior
+
+        def probabilities(chunk: Chunk) -> NDArray[np.float64]:
+            resp = posterior.responsibilities(chunk.z).double()
+            return np.asarray((resp @ member).clamp_max(1.0).cpu())  # were rounded
+
+        return self._answers(codes, probabilities)
 
     @one_thread()
     def score_samples(self, codes: NDArray[Any] | Iterable[Rows]) -> NDArray[np.float64]:
@@ -204,25 +233,30 @@ class MixtureModel:
         """
         family, total = self.state.family, self.state.total
         log_weights = expected_weights(*stick_posterior(total.counts, self.state.alpha)).log()
-        scores = []
-        for chunk, _ in self._chunks(codes):
-            z = chunk.double()
-            with threads_for(z.numel()):
-                log_predictive = torch.cat([family.log_predictive(stats, z) for stats in (total, family.empty())], dim=1)
-                scores.append(torch.logsumexp(log_predictive + log_weights, dim=1).cpu().numpy())
-        return np.asarray(np.concatenate(scores) - self.standardization.log_volume)
+
+        def log_density(chunk: Chunk) -> NDArray[np.float64]:
+            z = chunk.z.double()
+            log_predictive = torch.cat([family.log_predictive(stats, z) for stats in (total, family.empty())], dim=1)
+            return np.asarray(torch.logsumexp(log_predictive + log_weights, dim=1).cpu())
+
+        return np.asarray(self._answers(codes, log_density) - self.standardization.log_volume)
+
+    def _answers(self, codes: NDArray[Any] | Iterable[Rows], answer: Callable[[Chunk], NDArray[Any]]) -> NDArray[Any]:
+        """One answer for each code, in the order of the rows, whoever has looked at them."""
+        return in_order(self.look_at(codes, lambda chunk: (answer(chunk),)))[0]
 
     def _log_joint(self, codes: NDArray[Any]) -> NDArray[np.float64]:
         """Log density of each code and component, (n, K): far from all of them as well, where responsibilities are 0."""
-        total, log_weights = self.state.total, torch.from_numpy(np.log(self.weights)).to(self.device)
-        parts = [self.state.family.log_predictive(total, z.double()) + log_weights for z, _ in self._chunks(codes)]
-        return np.asarray(torch.cat(parts).cpu())
+        family, total = self.state.family, self.state.total
+        log_weights = torch.from_numpy(np.log(self.weights)).to(self.device)
+        return self._answers(codes, lambda chunk: (family.log_predictive(total, chunk.z.double()) + log_weights).cpu().numpy())
 
     @cached_property
     def _scores_of_draws(self) -> NDArray[np.float64]:
         """Log densities of draws of its own, in rising order."""
         rng = np.random.default_rng(0)
-        return np.sort(self.score_samples(self.sample(N_TAIL_DRAWS, rng)[0]))
+        with alone():  # kept: a process that has them already would not answer the others
+            return np.sort(self.score_samples(self.sample(N_TAIL_DRAWS, rng)[0]))
 
     def tail_probability(self, codes: NDArray[Any] | Iterable[Rows]) -> NDArray[np.float64]:
         """Share of draws of the mixture that are less dense than each code, (n,): near 0 far from all components."""
@@ -237,11 +271,6 @@ class MixtureModel:
     def outlier_level(self) -> float:
         """Tail probability below which a code is an outlier: of as many as were seen, about one is by chance."""
         return max(1.0 / max(float(self.masses.sum()), 1.0), 2.0 / (N_TAIL_DRAWS + 1.0))
-
-    def _chunks(self, codes: NDArray[Any] | Iterable[Rows]) -> Iterator[tuple[Tensor, Tensor | None]]:
-        source = ArrayBatches(codes, None, self.options.batch_size) if isinstance(codes, np.ndarray) else codes
-        for block in StandardizedBatches(source, self.standardization, self.device):
-            yield from block.chunks(self.state.posterior.chunk_rows())
 
     # --- draws
 

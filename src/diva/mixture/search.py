@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from diva.data import ArrayBatches, Rows
+from diva.distributed import alike
 from diva.mixture.agglomeration import agglomerate, holding
 from diva.mixture.bound import elbo
 from diva.mixture.centres import CHUNK_ROWS, k_means
@@ -49,7 +50,11 @@ def fit_first(
     on_lap: Callable[[LapRecord], None] | None = None,
 ) -> Fitted:
     """A first fit: to a sample from several starts, then to all data from the best; after an interrupt, only labels."""
-    start, interrupted = best_start(measured, options, rng, on_lap)
+
+    def search() -> tuple[Found, Any]:
+        return best_start(measured, options, rng, on_lap), rng.bit_generator.state
+
+    (start, interrupted), rng.bit_generator.state = alike(search)
     if not interrupted:
         return fit_from(start, source, measured.n_rows, rng, on_lap=on_lap)
     n_laps, options = len(start.history), start.options

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from diva.data import Rows
+from diva.distributed import Mine, gather, mine, split
+from diva.mixture.local import Chunk
 
 # far outside anything seen in a fit (a standard score is at most sqrt(n)); keeps squares finite in float32
 FARTHEST = 1e7
@@ -54,16 +57,20 @@ class Standardization:
         if rows.values.shape[1] != len(self.mean):
             raise ValueError(f"X has {rows.values.shape[1]} features, but DPMixture is expecting {len(self.mean)} features.")
         x = torch.from_numpy(_plain(rows.values)).to(device)
-        if not bool(torch.isfinite(x.sum())):  # one cheap pass; a sum may also overflow
-            _check_finite(rows)
-        if bool((self.scale > 1e30).any()):  # differences of float32 numbers could overflow
+        mean, scale = self.mean, self.scale
+        if x.dtype != torch.float32 or bool((scale > 1e30).any()):  # whole numbers; differences of float32 could overflow
             x = x.double()
         # subtracting first is exact where x is near the mean; the mean of float32 data is a float32 number
-        z = (x - self.mean.to(device, x.dtype)) / self.scale.to(device, x.dtype)
+        z = (x - mean.to(device, x.dtype)).div_(scale.to(device, x.dtype))
+        if z.numel():
+            lowest, highest = torch.aminmax(z)  # one cheap pass; NaN if there is one
+            if not -FARTHEST <= float(lowest) <= float(highest) <= FARTHEST:
+                _check_finite(rows)
+                z.clamp_(-FARTHEST, FARTHEST)
         if self.axes is not None:
-            z = z @ self.axes.to(device, x.dtype)
+            z = (z @ self.axes.to(device, x.dtype)).clamp_(-FARTHEST, FARTHEST)
         weights = None if rows.weights is None else torch.from_numpy(np.array(rows.weights)).to(device)
-        return z.clamp_(-FARTHEST, FARTHEST), weights
+        return z, weights
 
     def points(self, z: Tensor) -> Tensor:
         """Standardize points (n, D) as they are, however far out; gradients pass."""
@@ -116,10 +123,32 @@ class StandardizedBlock:
     standardization: Standardization
     device: torch.device
 
-    def chunks(self, n_rows: int) -> Iterator[tuple[Tensor, Tensor | None]]:
-        """Yield codes and weights."""
-        for piece in self.rows.pieces(n_rows):
-            yield self.standardization.apply(piece, self.device)
+    def parts(self, n_rows: int) -> Mine:
+        """Parts that fall to this process; each yields its codes, a few at a time."""
+        parts = own_parts(self.rows)
+        return parts._replace(items=[_Chunks(part, n_rows, self) for part in parts.items])
+
+
+@dataclass(frozen=True)
+class _Chunks:
+    """Some rows, standardized a few at a time, in pieces of nearly equal size."""
+
+    rows: Rows
+    n_rows: int
+    block: StandardizedBlock
+
+    def __iter__(self) -> Iterator[Chunk]:
+        n_pieces = max(1, -(-len(self.rows) // self.n_rows))
+        for piece in self.rows.pieces(max(1, -(-len(self.rows) // n_pieces))):
+            yield Chunk(*self.block.standardization.apply(piece, self.block.device), piece.first)
+
+
+def own_parts(rows: Rows) -> Mine:
+    """Parts of some rows that fall to this process, each as Rows; of rows that it alone has, all as one."""
+    if rows.is_shard:
+        return Mine([rows] if len(rows) else [], 1)
+    parts = mine(split(len(rows)))
+    return parts._replace(items=[rows.part(part) for part in parts.items])
 
 
 @dataclass(frozen=True)
@@ -200,32 +229,20 @@ def measure(source: Iterable[Rows]) -> Measurement:
 
     Raises ValueError if there are no rows, no weight, or numbers that are not finite or too large to square.
     """
-    mass, n_rows = 0.0, 0
-    sampler = _EvenSample()
-    mean = m2 = lowest = highest = np.zeros(0)
-    single = True
-    for rows in source:
-        for piece in rows.pieces(MEASURE_ROWS):
-            _check_finite(piece)
-            single &= piece.values.dtype == np.float32
-            x = piece.values.astype(np.float64)
-            w = np.ones(len(x)) if piece.weights is None else np.asarray(piece.weights, dtype=np.float64)
-            if n_rows == 0:
-                mean, m2, lowest, highest = x[0].copy(), np.zeros(x.shape[1]), x[0], x[0]
-            sampler.offer(Rows(piece.values, piece.weights, n_rows))
-            n_rows += len(x)
-            lowest, highest = np.minimum(lowest, x.min(axis=0)), np.maximum(highest, x.max(axis=0))
-            if (piece_mass := float(w.sum())) == 0.0:
-                continue
-            with np.errstate(over="ignore", invalid="ignore"):
-                # Chan's update; deviations from the running mean keep a constant column exactly constant
-                deviation = x - mean
-                shift = w @ deviation / piece_mass
-                m2 = m2 + w @ (deviation - shift) ** 2 + shift**2 * (mass * piece_mass / (mass + piece_mass))
-                mean = mean + shift * (piece_mass / (mass + piece_mass))
-            mass += piece_mass
-    if n_rows == 0:
+    sampler, own = _EvenSample(), []
+    for number, rows in enumerate(source):
+        for part in own_parts(rows).items:
+            for piece in part.pieces(MEASURE_ROWS):
+                _check_finite(piece)
+                sampler.offer(piece)
+                own.append(_Moments.of(piece, number))
+    everyone = gather((own, sampler), "measuring the data")
+    parts = sorted((part for of_one, _ in everyone for part in of_one), key=lambda part: part.place)
+    if not parts:
         raise ValueError("Expected at least one sample, got none.")
+    mass, mean, m2 = _together(parts)
+    n_rows, single = sum(part.n_rows for part in parts), all(part.single for part in parts)
+    lowest, highest = np.min([part.lowest for part in parts], axis=0), np.max([part.highest for part in parts], axis=0)
     if not 0.0 < mass < HEAVIEST:
         raise ValueError(f"Expected sample weights with a positive sum below {HEAVIEST:g}, got {mass:g}. Rescale them.")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -241,29 +258,83 @@ def measure(source: Iterable[Rows]) -> Measurement:
     scale[flat] = 1.0
     mean = mean.astype(np.float32).astype(np.float64) if single else mean
     standardization = Standardization(torch.from_numpy(mean), torch.from_numpy(scale))
-    return Measurement(standardization, n_rows, mass, lowest, highest, sampler.sample(), flat, least_scale)
+    sample = _EvenSample.joined(s for _, s in everyone).sample()
+    return Measurement(standardization, n_rows, mass, lowest, highest, sample, flat, least_scale)
+
+
+class _Moments(NamedTuple):
+    """What some rows come to."""
+
+    place: tuple[int, int]  # number of the batch, and of the first row: the order in which they are put together
+    n_rows: int
+    mass: float
+    mean: np.ndarray  # (D,)
+    m2: np.ndarray  # (D,): weighted sum of squared deviations from the mean
+    lowest: np.ndarray
+    highest: np.ndarray
+    single: bool  # whether numbers are float32
+
+    @classmethod
+    def of(cls, rows: Rows, batch: int) -> Self:
+        """Measure rows; deviations from the first of them keep a constant column exactly constant."""
+        x = rows.values.astype(np.float64)
+        w = np.ones(len(x)) if rows.weights is None else np.asarray(rows.weights, dtype=np.float64)
+        mass = float(w.sum())
+        with np.errstate(over="ignore", invalid="ignore"):
+            deviation = x - x[0]
+            shift = w @ deviation / mass if mass else np.zeros(x.shape[1])
+            m2 = w @ (deviation - shift) ** 2
+        single = rows.values.dtype == np.float32
+        return cls((batch, rows.first), len(x), mass, x[0] + shift, m2, x.min(axis=0), x.max(axis=0), single)
+
+
+def _together(parts: Sequence[_Moments]) -> tuple[float, np.ndarray, np.ndarray]:
+    """Mass, mean and sum of squared deviations of all parts, one after the other (Chan, Golub and LeVeque 1979)."""
+    mass, mean, m2 = 0.0, parts[0].mean, np.zeros_like(parts[0].mean)
+    for part in parts:
+        if part.mass == 0.0:
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            shift, share = part.mean - mean, part.mass / (mass + part.mass)
+            m2 = m2 + part.m2 + shift**2 * (mass * share)
+            mean = mean + shift * share
+        mass += part.mass
+    return mass, mean, m2
 
 
 class _EvenSample:
     """Every so-manieth row of a source whose length is not known, ``SAMPLE_ROWS`` to twice as many; all of fewer."""
 
     def __init__(self) -> None:
-        self._stride = 1
-        self._parts: list[Rows] = []
+        self.stride = 1
+        self.parts: list[Rows] = []
 
     def offer(self, rows: Rows) -> None:
         """Take some of the next rows."""
-        self._parts.append(_every(rows, self._stride))
-        while sum(map(len, self._parts)) > 2 * SAMPLE_ROWS:
-            step, self._stride = self._stride, 2 * self._stride
-            self._parts = [_every(part, self._stride, step) for part in self._parts]
+        self.parts.append(_every(rows, self.stride))
+        self._thin()
+
+    def _thin(self) -> None:
+        while sum(map(len, self.parts)) > 2 * SAMPLE_ROWS:
+            step, self.stride = self.stride, 2 * self.stride
+            self.parts = [_every(part, self.stride, step) for part in self.parts]
+
+    @classmethod
+    def joined(cls, samples: Iterable[_EvenSample]) -> Self:
+        """What several have taken of different rows, in the order of their numbers."""
+        samples, whole = list(samples), cls()
+        whole.stride = max(sample.stride for sample in samples)
+        parts = [_every(part, whole.stride, sample.stride) for sample in samples for part in sample.parts]
+        whole.parts = sorted(parts, key=lambda part: part.first)
+        whole._thin()
+        return whole
 
     def sample(self) -> Rows:
         """All that was taken, without rows of no weight."""
-        values = np.concatenate([np.asarray(part.values) for part in self._parts])
-        if self._parts[0].weights is None:
+        values = np.concatenate([np.asarray(part.values) for part in self.parts])
+        if self.parts[0].weights is None:
             return Rows(values)
-        weights = np.concatenate([np.asarray(part.weights, dtype=np.float64) for part in self._parts])
+        weights = np.concatenate([np.asarray(part.weights, dtype=np.float64) for part in self.parts])
         return Rows(values[weights > 0], weights[weights > 0])
 
 

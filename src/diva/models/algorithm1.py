@@ -11,10 +11,13 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from diva.data import ArrayBatches, Samples
+from diva.distributed import alone, gather, gather_rows, mine, own_generator
 from diva.exceptions import TrainingError
 from diva.mixture.fitting import start_on
 from diva.mixture.laps import MixtureFit, fit_mixture
@@ -76,8 +79,9 @@ class Algorithm1:
         """Lines 3 to 6: the bound, and what keeps old codes in place or draws clusters apart."""
         task, elbo, vae = self.task, self.task.elbo, state.network
         x = task.samples.take(batch.index).to(task.device)  # line 3
-        view = None if task.augmentation is None else task.augmentation(x, state.generator)
-        terms = vae.loss(x, state.prior, state.generator, view)  # lines 4 to 6
+        chance = own_generator(state.generator)
+        view = None if task.augmentation is None else task.augmentation(x, chance)
+        terms = vae.loss(x, state.prior, chance, view)  # lines 4 to 6
         if task.config.buffered_codes:
             state.sampled.append(terms.z.detach().cpu())  # line 4
         total, nat = elbo.loss(terms, state.variance), elbo.nat(state.variance)
@@ -144,7 +148,7 @@ class Algorithm1:
 def freeze_norms(network: nn.Module) -> None:
     """Keep the statistics of batch norm as they are: those of a batch of new classes are not those of all samples."""
     for module in network.modules():
-        if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d | nn.SyncBatchNorm):
+        if isinstance(module, _BatchNorm):
             module.eval()
 
 
@@ -154,10 +158,11 @@ def calibrate(state: DIVAState, task: Task) -> None:
     vae = state.network.eval()
     index = torch.arange(min(CALIBRATION_SAMPLES, len(task.samples)))
     error, n = 0.0, 0
-    for part in torch.split(index, EVALUATE_ROWS):
+    for part in mine(torch.split(index, EVALUATE_ROWS)).items:
         x = task.samples.take(part).to(task.device)
         error += float((vae.decode(vae.encode(x)[0]) - x).square().sum())
         n += x.numel()
+    error, n = (sum(of_all) for of_all in zip(*gather((error, n), "measuring the decoder"), strict=True))
     if not math.isfinite(error):
         raise TrainingError(
             f"Reconstructions are no longer finite after epoch {state.epoch}. Most likely the learning rate is too high: "
@@ -169,11 +174,21 @@ def calibrate(state: DIVAState, task: Task) -> None:
 
 def fit_prior(state: DIVAState, task: Task) -> MixtureFit:
     """Lines 8 to 11: a few laps of the mixture on codes, from where it was."""
-    config = task.config
-    z = torch.cat(state.sampled) if state.sampled else fresh_codes(state, task)
+    z = gathered_in_steps(state.sampled) if state.sampled else fresh_codes(state, task)
     if task.replay is not None:
         z = torch.cat([z, task.replay.z])
-    prior = state.prior
+    with alone():  # all have the same codes, and few enough
+        return _fit_prior_to(z, state, task)
+
+
+def gathered_in_steps(sampled: Sequence[Tensor]) -> Tensor:
+    """Codes of all steps of an epoch, in the order of the steps, whichever process drew them."""
+    steps = np.repeat(np.arange(len(sampled)), [len(z) for z in sampled])
+    return torch.from_numpy(gather_rows(steps, torch.cat(list(sampled)).numpy())[1])
+
+
+def _fit_prior_to(z: Tensor, state: DIVAState, task: Task) -> MixtureFit:
+    config, prior = task.config, state.prior
     if not isinstance(prior, MixturePrior):
         options = replace(options_of(config, seed=0), covariance_type=config.prior_covariance_type)
         start = start_on(z.numpy(), options, first_id=state.next_component_id)

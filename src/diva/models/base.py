@@ -25,10 +25,12 @@ from diva.assignment import Assignment as Assignment  # models import it from he
 from diva.data import InputPipeline, Samples, TableSchema
 from diva.data.scaling import FARTHEST
 from diva.devices import resolve_device
+from diva.distributed import alone, from_main, is_main
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
 from diva.explain import Explained
 from diva.models.config import Config, DataParameters, RunParameters, TrainingConfig
 from diva.models.novelty import NOVEL_SHARE
+from diva.networks.batch_norm import share_batch_norms
 from diva.parameters import Parameter, check_parameters, plain, values_of
 from diva.progress import Progress, progress_of
 from diva.runs.archive import Archive, parts_with, write_archive
@@ -287,7 +289,7 @@ class Clusterer(Explained, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
     @contextmanager
     def _locked_folder(self) -> Iterator[RunFolder | None]:
         run_dir = self.run_parameters.run_dir
-        folder = None if run_dir is None else RunFolder(Path(run_dir))
+        folder = None if run_dir is None or not is_main() else RunFolder(Path(run_dir))
         with folder.locked() if folder else nullcontext():
             yield folder
 
@@ -368,16 +370,11 @@ class DeepClusterer(Clusterer):
         progress: Progress = Progress()
 
         def on_epoch(record: EpochRecord) -> bool:
-            is_due = state.epoch % run.checkpoint_every == 0 or state.position >= objective.n_epochs
-            if folder is not None and identity is not None and is_due:
-                folder.write_checkpoint(self._checkpoint(state), identity)
-            progress.say(describe_epoch(record, objective.n_epochs), state.position / objective.n_epochs)
-            self.history_ = state.history
-            model = self._as_of_now(state, objective) if run.callbacks else self
-            answers = [callback(model, record) for callback in run.callbacks]
-            return any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in answers)
+            with alone():  # process 0 writes and speaks
+                stops = is_main() and self._after_epoch(record, state, objective, folder, identity, progress)
+            return from_main(stops)
 
-        watchers = [callback.on_step for callback in run.callbacks if hasattr(callback, "on_step")]
+        watchers = [callback.on_step for callback in run.callbacks if hasattr(callback, "on_step")] if is_main() else []
 
         def on_step(step: int, n_steps: int) -> None:
             progress.move((state.position + step / n_steps) / objective.n_epochs)
@@ -385,7 +382,7 @@ class DeepClusterer(Clusterer):
                 watcher(step, n_steps)
 
         try:
-            with progress_of(run.verbose) as progress:
+            with progress_of(run.verbose and is_main()) as progress:
                 run_epochs(state, objective, self.config_.early_stopping, Watch(on_epoch, on_step))
         except TrainingError as error:
             kept = f" The last good checkpoint is {folder.checkpoint}." if folder and folder.checkpoint.exists() else ""
@@ -399,6 +396,26 @@ class DeepClusterer(Clusterer):
                 InterruptedFitWarning,
                 stacklevel=5,
             )
+
+    def _after_epoch(
+        self,
+        record: EpochRecord,
+        state: TrainState,
+        objective: Objective[Any],
+        folder: RunFolder | None,
+        identity: RunIdentity | None,
+        progress: Progress,
+    ) -> bool:
+        """Write a checkpoint if one is due, and tell who watches; whether one of them wants to stop."""
+        run = self.run_parameters
+        is_due = state.epoch % run.checkpoint_every == 0 or state.position >= objective.n_epochs
+        if folder is not None and identity is not None and is_due:
+            folder.write_checkpoint(self._checkpoint(state), identity)
+        progress.say(describe_epoch(record, objective.n_epochs), state.position / objective.n_epochs)
+        self.history_ = state.history
+        model = self._as_of_now(state, objective) if run.callbacks else self
+        answers = [callback(model, record) for callback in run.callbacks]
+        return any(isinstance(answer, bool | np.bool_) and bool(answer) for answer in answers)
 
     def _is_usable(self, state: Any) -> bool:
         """Whether clusters can be made of what was learnt so far."""
@@ -495,6 +512,7 @@ class DeepClusterer(Clusterer):
         with torch.random.fork_rng(devices=[]):  # weights draw on torch's own generator, which belongs to the user
             torch.manual_seed(seed)
             network = self._make_network().to(self._device())
+        share_batch_norms(network)
         config = self.config_
         optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
         generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)

@@ -113,7 +113,7 @@ def _draw_snapshot(model: Any, n_drawn: int) -> Snapshot:
     kept = np.maximum(np.bincount(clusters, minlength=model.n_clusters_), 1)
     scores = mixture.score_samples(codes)
     if not isinstance(model, Clusterer):  # of a mixture alone, the samples on the scale it sees them on
-        codes = np.concatenate([some.z.cpu().numpy() for some in mixture.assign(codes)])
+        codes = mixture.coordinates(codes)
     return Snapshot(
         index=np.arange(n_drawn),
         values=drawn.astype(np.float32),

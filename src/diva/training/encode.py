@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.data import PartOfSource, Samples
+from diva.distributed import gather, gather_rows, mine, own_generator, world_size
 from diva.training.augmentation import Augmentation
 
 ENCODE_ROWS = 512
@@ -63,18 +64,33 @@ def encode(
     network.train(False)
     n, mean, log_var = len(samples), torch.empty(0), torch.empty(0)
     try:
-        for index in torch.split(torch.arange(len(samples)), ENCODE_ROWS):
+        generator = None if generator is None else own_generator(generator)
+        own = mine(torch.split(torch.arange(n), ENCODE_ROWS)).items
+        for index in own:
             x = samples.take(index).to(device)
             if augmentation is not None and generator is not None:
                 x = augmentation(x, generator)
             part = network.encode(x)
             part = part if isinstance(part, tuple) else (part, part[:, :0])
-            if index[0] == 0:  # room for all at once: many small pieces among large ones tear memory to shreds
+            if mean.numel() == 0:  # room for all at once: many small pieces among large ones tear memory to shreds
                 mean, log_var = (torch.empty(n, *values.shape[1:], dtype=values.dtype) for values in part)
             mean[index], log_var[index] = (values.cpu() for values in part)
     finally:
         network.train(was_training)
-    return Codes(mean, log_var)
+    return Codes(*_of_all(own, mean, log_var))
+
+
+def _of_all(own: Sequence[Tensor], mean: Tensor, log_var: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes that other processes have found, where there are others; all then have them all."""
+    if world_size() == 1:
+        return mean, log_var
+    index = torch.cat([*own, torch.empty(0, dtype=torch.int64)])
+    # a process without samples does not know how wide codes are
+    wide = next(w for w in gather((mean.shape[1:], log_var.shape[1:]) if len(own) else None, "encoding") if w is not None)
+    found = [values[index] if len(own) else torch.empty(0, *shape) for values, shape in zip((mean, log_var), wide, strict=True)]
+    _, *gathered = gather_rows(index.numpy(), *(values.numpy() for values in found))
+    mean, log_var = (torch.from_numpy(values) for values in gathered)
+    return mean, log_var
 
 
 @torch.no_grad()

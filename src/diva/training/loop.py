@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from diva.distributed import add_up_, gather, mine, world_size
 from diva.exceptions import TrainingError
 from diva.training.state import EpochRecord, TrainState
 
@@ -36,6 +37,15 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def own_share(self) -> Batch:
+        """Samples that fall to this process; raises ValueError if there are none."""
+        own = Batch(*(rows[mine(range(len(rows))).items] for rows in (self.index, self.replayed)))
+        if len(own) == 0:
+            raise ValueError(
+                f"{world_size()} processes cannot share a batch of {len(self)} samples. Raise batch_size, or start fewer."
+            )
+        return own
 
 
 @dataclass(frozen=True)
@@ -97,11 +107,13 @@ def run_epochs(state: Any, objective: Objective[Any], patience: int | None = Non
     watch : Watch, optional
     """
     watch = watch or Watch()
+    state.follow_main()
     while state.position < objective.n_epochs:
         started = time.perf_counter()
         # dropout in a user's networks draws on torch's own generator; so it repeats, and a resumed run goes on alike
         torch.manual_seed(state.seed + state.epoch)
         objective.before_epoch(state)
+        state.follow_main()
         means = train_epoch(state, objective, watch.on_step)
         record = objective.after_epoch(state, means)
         record = replace(record, seconds=time.perf_counter() - started)
@@ -125,16 +137,18 @@ def train_epoch(
     means = RunningMeans()
     batches = objective.batches(state)
     for step, batch in enumerate(batches):
-        loss = objective.loss(batch, state)
+        own = batch.own_share()
+        loss = objective.loss(own, state)
         check_finite(loss, state.epoch, step)
         for optimizer in state.optimizers:
             optimizer.zero_grad(set_to_none=True)
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        (loss.total * (len(own) / len(batch))).backward()  # type: ignore[no-untyped-call]  # shares add up to the batch's mean
+        add_up_(p.grad for o in state.optimizers for group in o.param_groups for p in group["params"] if p.grad is not None)
         for optimizer in state.optimizers:
             optimizer.step()
-        means.add(len(batch), loss)
+        means.add(len(own), loss)
         on_step(step + 1, len(batches))
-    return means.values
+    return means.of_all()
 
 
 def shuffled_batches(n_samples: int, batch_size: int, generator: torch.Generator) -> Sequence[Tensor]:
@@ -159,6 +173,12 @@ class RunningMeans:
         for name, value in zip(parts, values, strict=True):
             mean = self.values.get(name, 0.0)
             self.values[name] = mean + share * (value - mean)
+
+    def of_all(self) -> dict[str, float]:
+        """Means over the samples of all processes."""
+        everyone = gather((self.n, self.values), "adding up an epoch")
+        n = sum(own for own, _ in everyone)
+        return self.values if len(everyone) == 1 else {k: sum(m * v[k] for m, v in everyone) / n for k in self.values}
 
 
 def check_finite(loss: Loss, epoch: int, step: int) -> None:

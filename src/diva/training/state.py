@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from diva.distributed import from_main, is_main, world_size
 from diva.runs.archive import Archive, parts_with
 from diva.runs.records import EpochRecord, record_from_plain
 
@@ -47,6 +48,14 @@ class TrainState:
         other.generator = torch.Generator().set_state(self.generator.get_state())
         other.history, other.buffers = list(self.history), dict(self.buffers)
         return other
+
+    def follow_main(self) -> None:
+        """Become what process 0 has, where there are several; its networks, mixture and chance are then those of all."""
+        if world_size() == 1:
+            return
+        document, tensors = from_main(self.to_archive() if is_main() else ({}, {}), "taking over what process 0 has learnt")
+        if not is_main():
+            self.restore(Archive("", document, tensors))
 
     def to_archive(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Take it apart: what JSON can hold, and tensors."""

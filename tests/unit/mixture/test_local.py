@@ -44,6 +44,7 @@ def test_observers_see_every_row_once(monkeypatch):
     class Watcher(Observer):
         def observe(self, step):
             seen.append(step.features[:, :2])
+            return ()
 
     visit(state_of("full", z).posterior, MemoryBlock(z), [Watcher()])
     assert [len(part) for part in seen] == [16] * 37 + [8]

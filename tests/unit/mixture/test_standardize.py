@@ -121,9 +121,9 @@ def test_batches_can_be_iterated_again_in_chunks():
     standardization = measure(pieces(X, w)).standardization
     batches = StandardizedBatches(pieces(X, w), standardization, CPU)
     for _ in range(2):
-        chunks = [chunk for block in batches for chunk in block.chunks(3)]
-        assert [len(z) for z, _ in chunks] == [3, 1, 3, 3]
-        np.testing.assert_array_equal(torch.cat([weights for _, weights in chunks]).numpy(), w)
+        chunks = [chunk for block in batches for part in block.parts(3).items for chunk in part]
+        assert [len(chunk.z) for chunk in chunks] == [2, 2, 3, 3]
+        np.testing.assert_array_equal(torch.cat([chunk.weights for chunk in chunks]).numpy(), w)
 
 
 @pytest.mark.parametrize(

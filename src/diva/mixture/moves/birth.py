@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from diva.distributed import gather
 from diva.mixture.bound import joining_gains
 from diva.mixture.centres import nearest, seed_centres
 from diva.mixture.gaussian import GaussianFamily, Linear
@@ -61,7 +64,7 @@ class Birth(BirthOptions):
             if children is None:
                 memory.rejected(("birth", parent), float(state.total.counts[k]))
             else:
-                adoptions.append(_Adoption(state, k, children, self, memory, np.random.default_rng([seed, parent, 1])))
+                adoptions.append(_Adoption(state, k, children, self, memory))
         memory.targets.clear()
         adopting = {adoption.key[1] for adoption in adoptions}
         full = state.n_components >= self.max_components
@@ -73,7 +76,7 @@ class Birth(BirthOptions):
             and (not state.memo or state.total.counts[k] > self.min_target_atoms)
             and not memory.cools_down(("birth", component), float(state.total.counts[k]))
         ]
-        return BirthStudy(state, adoptions, wanted, self, memory, np.random.default_rng(seed))
+        return BirthStudy(state, adoptions, wanted, self, memory, seed)
 
 
 @dataclass(frozen=True)
@@ -187,52 +190,86 @@ class Samples:
         return resp
 
 
+class Found(NamedTuple):
+    """Codes that were drawn for a component."""
+
+    rows: Tensor  # (m,): their numbers
+    luck: Tensor  # (m,): by which they were drawn
+    z: Tensor  # (m, D)
+    weights: Tensor  # (m,)
+
+    def luckier_than(self, chance: float) -> Found:
+        """Those that a smaller chance would have drawn."""
+        kept = self.luck < chance
+        return self if bool(kept.all()) else Found(*(t[kept] for t in self))
+
+
 class Samplers:
-    """Fair samples of codes for several components: ``n_collected`` each if so many come, and at most twice that."""
+    """Fair samples of codes for several components: ``n_collected`` each if so many come, and at most twice that.
 
-    def __init__(self, options: BirthOptions, expected: Tensor, rng: np.random.Generator) -> None:
-        self._size, self._rng = options.n_collected, rng
+    A code is drawn if its luck, which belongs to its row, is below the chance; so it does not matter in which order codes come,
+    or which process has them.
+    """
+
+    def __init__(self, options: BirthOptions, expected: Tensor) -> None:
+        self._size = options.n_collected
         # draw a little more than is needed of what is expected; should more come, the sample is thinned
-        self._chance = (1.3 * self._size / expected.clamp_min(1.0)).clamp_max(options.collected_share).float()
-        self._found: list[list[tuple[Tensor, Tensor]]] = [[] for _ in expected]
+        self._chance = (1.3 * self._size / expected.clamp_min(1.0)).clamp_max(options.collected_share)
+        self._found: list[list[Found]] = [[] for _ in expected]
+        self._lock = Lock()  # parts of a batch may be looked at side by side
 
-    def offer(self, z: Tensor, weights: Tensor, eligible: Tensor) -> None:
-        """Draw from codes (m, D) for each component, weights and eligible (m, J)."""
-        chosen = eligible & (weights > 0)
-        if bool((self._chance < 1.0).any()):  # small data leave the generator alone
-            luck = torch.from_numpy(self._rng.random(len(z), dtype=np.float32)).to(z.device)
-            chosen &= luck.unsqueeze(1) < self._chance
+    def offer(self, z: Tensor, weights: Tensor, eligible: Tensor, luck: Tensor, numbers: Tensor) -> None:
+        """Draw from codes (m, D), with their luck and numbers (m,), for each component; weights and eligible (m, J)."""
+        chosen = eligible & (weights > 0) & (luck.unsqueeze(1) < self._chance)
         columns, rows = torch.nonzero(chosen.T, as_tuple=True)
         sizes = torch.bincount(columns, minlength=len(self._found)).tolist()
-        parts = zip(torch.split(z[rows], sizes), torch.split(weights[rows, columns], sizes), strict=True)
-        for j, part in enumerate(parts):
-            if sizes[j]:
-                self._found[j].append(part)
-                self._thin(j)
+        drawn = (numbers[rows], luck[rows], z[rows], weights[rows, columns])
+        with self._lock:
+            for j, part in enumerate(zip(*(torch.split(t, sizes) for t in drawn), strict=True)):
+                if sizes[j]:
+                    self._found[j].append(Found(*part).luckier_than(float(self._chance[j])))
+                    self._thin(j)
 
     def _thin(self, j: int) -> None:
-        """While there are too many, halve the chance and, to be fair, drop each code found so far with it."""
-        while sum(len(z) for z, _ in self._found[j]) > 2 * self._size:
-            z, weights = self._all(j)
-            kept = torch.from_numpy(self._rng.random(len(z)) < 0.5).to(z.device)
-            self._found[j] = [(z[kept], weights[kept])]
+        """While there are too many, halve the chance."""
+        while sum(len(part.rows) for part in self._found[j]) > 2 * self._size:
             self._chance[j] /= 2
+            self._found[j] = [Found(*map(torch.cat, zip(*self._found[j], strict=True))).luckier_than(float(self._chance[j]))]
 
-    def _all(self, j: int) -> tuple[Tensor, Tensor]:
-        z, weights = zip(*self._found[j], strict=True)
-        return torch.cat(z), torch.cat(weights)
+    def found(self) -> list[tuple[float, Found]]:
+        """For each component, the chance and what was drawn with it."""
+        empty = torch.empty(0)
+        joined = [Found(*map(torch.cat, zip(*parts, strict=True))) if parts else Found(*4 * [empty]) for parts in self._found]
+        return list(zip(self._chance.tolist(), joined, strict=True))
+
+    def take_in(self, of_all: Sequence[Sequence[tuple[float, Found]]]) -> None:
+        """Replace what this process has drawn by what all have, rows in the order of their numbers."""
+        for j, drawn in enumerate(zip(*of_all, strict=True)):
+            self._chance[j] = min(chance for chance, _ in drawn)
+            parts = [found.luckier_than(float(self._chance[j])) for _, found in drawn if len(found.rows)]
+            self._found[j] = parts
+            self._thin(j)
+            if self._found[j]:
+                joined = Found(*map(torch.cat, zip(*self._found[j], strict=True)))
+                order = torch.argsort(joined.rows)
+                self._found[j] = [Found(*(t[order] for t in joined))]
 
     def sample(self, j: int) -> tuple[Tensor, Tensor] | None:
-        """Return codes and weights found for the j-th, or None if there are not even two."""
-        return self._all(j) if sum(len(z) for z, _ in self._found[j]) > 1 else None
+        """Return codes and weights gathered for the j-th, or None if there are not even two."""
+        return next(((found.z, found.weights) for found in self._found[j] if len(found.rows) > 1), None)
+
+
+def bring_together(samplers: Sequence[Samplers]) -> None:
+    """Let all processes have what each has drawn, at the end of a lap."""
+    everyone = gather([each.found() for each in samplers], "gathering samples")
+    for each, *of_all in zip(samplers, *everyone, strict=True):
+        each.take_in(of_all)
 
 
 class _Adoption(Candidate):
     """Children waiting for adoption: what they would take from the parent, batch by batch."""
 
-    def __init__(
-        self, state: MixtureState, k: int, children: Children, options: Birth, memory: MoveMemory, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, state: MixtureState, k: int, children: Children, options: Birth, memory: MoveMemory) -> None:
         self._parent = state.ids[k]
         self.key = ("birth", self._parent)
         self.touches = frozenset([self._parent])
@@ -242,18 +279,15 @@ class _Adoption(Candidate):
         order = [children.heir, *(j for j in range(len(children)) if j != children.heir)]
         self._n_children = len(children)
         self._scores = Linear(children.scores.coef[:, order], children.scores.offset[order])
-        self._samplers = Samplers(options, children.masses[order], rng)
+        self.samplers = Samplers(options, children.masses[order])
         self._deltas: list[SuffStats] = []  # of each batch: what the heir and then each other child gains
 
-    def begin_batch(self) -> None:
-        """Start from nothing."""
-        self._deltas.append(self._family.empty(self._n_children))
+    def observe(self, step: LocalStep, luck: Tensor) -> tuple[Tensor, ...]:
+        """Split the parent's responsibilities among the children.
 
-    def observe(self, step: LocalStep) -> None:
-        """Split the parent's responsibilities among the children."""
+        Returns mass, products and entropy of all children but the heir, and the entropy of the split itself.
+        """
         rows = step.members[self._k]  # all else stays with the heir
-        if len(rows) == 0:
-            return
         features = step.features[rows]
         coef, offset = (t.to(features.dtype) for t in self._scores)
         log_q = torch.log_softmax(torch.addmm(offset, features, coef), dim=1)
@@ -261,15 +295,18 @@ class _Adoption(Candidate):
         resp = step.resp[rows, self._k]
         mass = step.weighted(resp, rows)
         taken = mass.unsqueeze(1) * q
-        split = -(taken * log_q).sum(0).double()  # entropy of the split itself, by child
-        entropy = split - (taken.T @ step.log_resp[rows, self._k]).double()
-        products = taken[:, 1:].T @ features
-        gained = self._family.stats(taken[:, 1:].sum(0).double(), products.double(), entropy[1:])
-        lost = self._family.empty() - gained.merged()
-        lost = SuffStats(lost.counts, lost.sum_z, lost.sum_zz, lost.entropy + split.sum())
-        self._deltas[-1] += concat([lost, gained])
+        split = -(taken * log_q).sum(0)  # by child
+        entropy = split - taken.T @ step.log_resp[rows, self._k]
         # what the children take is collected at once, so that those that are born can be split in the very next lap
-        self._samplers.offer(features[:, : self._family.dim], taken, q * resp.unsqueeze(1) > COLLECT_ABOVE)
+        z, eligible = features[:, : self._family.dim], q * resp.unsqueeze(1) > COLLECT_ABOVE
+        self.samplers.offer(z, taken, eligible, luck[rows], rows + step.first)
+        return taken[:, 1:].sum(0), taken[:, 1:].T @ features, entropy[1:], split.sum()
+
+    def end_batch(self, counts: Tensor, products: Tensor, entropy: Tensor, split: Tensor) -> None:
+        """Note what the heir and then each other child gains of a batch."""
+        gained = self._family.stats(counts, products, entropy)
+        lost = self._family.empty() - gained.merged()
+        self._deltas.append(concat([replace(lost, entropy=lost.entropy + split), gained]))
 
     def proposal(self, state: MixtureState) -> Proposal | None:
         """The heir keeps the parent's name and place, the other children join at the end."""
@@ -290,7 +327,7 @@ class _Adoption(Candidate):
     def accepted(self, record: MoveRecord) -> None:
         """Hand the children's samples on."""
         for j, child in enumerate(record.children):
-            if (sample := self._samplers.sample(j)) is not None:
+            if (sample := self.samplers.sample(j)) is not None:
                 self._memory.targets[child] = sample
 
 
@@ -304,32 +341,36 @@ class BirthStudy(Study):
         wanted: list[int],
         options: Birth,
         memory: MoveMemory,
-        rng: np.random.Generator,
+        seed: int,
     ) -> None:
-        self._adoptions, self._memory = adoptions, memory
+        self._adoptions, self._memory, self._seed = adoptions, memory, seed
         self._dim = state.family.dim
         self._wanted = [(state.ids[k], float(state.total.counts[k])) for k in wanted]
         self._columns = torch.tensor(wanted, dtype=torch.long, device=state.total.counts.device)
         present = state.total.counts - state.past.counts if state.memo else torch.ones_like(state.total.counts)
-        self._samplers = Samplers(options, present[self._columns], rng)
+        self._samplers = Samplers(options, present[self._columns])
         self.precise = any(adoption.precise for adoption in adoptions)
         self.busy = bool(adoptions) or bool(wanted)
 
-    def begin_batch(self) -> None:
-        """Start from nothing."""
-        for adoption in self._adoptions:
-            adoption.begin_batch()
-
-    def observe(self, step: LocalStep) -> None:
+    def observe(self, step: LocalStep) -> Sequence[Tensor]:
         """Let children adopt, and draw samples of the components wanted."""
-        for adoption in self._adoptions:
-            adoption.observe(step)
+        if not self.busy:
+            return ()
+        luck = step.luck(self._seed)
         if self._wanted:
             resp = step.resp[:, self._columns]
-            self._samplers.offer(step.features[:, : self._dim], step.weighted(resp), resp > COLLECT_ABOVE)
+            z, numbers = step.features[:, : self._dim], torch.arange(step.first, step.first + len(resp), device=luck.device)
+            self._samplers.offer(z, step.weighted(resp), resp > COLLECT_ABOVE, luck, numbers)
+        return [part for adoption in self._adoptions for part in adoption.observe(step, luck)]
+
+    def end_batch(self, sums: Sequence[Tensor]) -> None:
+        """Tell each adoption what its children would take of a batch."""
+        for number, adoption in enumerate(self._adoptions):
+            adoption.end_batch(*sums[4 * number : 4 * number + 4])
 
     def end_lap(self) -> Sequence[Candidate]:
         """Hand the collected samples on and return the births that can now be judged."""
+        bring_together([self._samplers, *(adoption.samplers for adoption in self._adoptions)])
         for j, (component, mass) in enumerate(self._wanted):
             if (sample := self._samplers.sample(j)) is not None:
                 self._memory.targets[component] = sample

@@ -56,22 +56,21 @@ class DeleteStudy(Study):
         self._gone = torch.tensor([d.gone for d in deletions], dtype=torch.long, device=device)
         self._heirs = torch.tensor([d.neighbours[0] for d in deletions], dtype=torch.long, device=device)
 
-    def begin_batch(self) -> None:
-        """Start from nothing."""
-        for deletion in self._deletions:
-            deletion.begin_batch()
-
-    def observe(self, step: LocalStep) -> None:
+    def observe(self, step: LocalStep) -> Sequence[Tensor]:
         """Share out one chunk."""
         if not self._deletions:
-            return
+            return ()
         # codes a component hardly holds: all to the heir, where only the entropy differs from a merge
         r_gone, r_heir = step.resp[:, self._gone], step.resp[:, self._heirs]
         r_gone = torch.where(r_gone > MEMBER_ABOVE, 0.0, r_gone)
         apart = step.neg_entropy[:, self._gone] + step.neg_entropy[:, self._heirs]
-        entropy = step.weighted(apart - x_log_x(r_gone + r_heir)).sum(0).double()
-        for deletion, change in zip(self._deletions, entropy, strict=True):
-            deletion.observe(step, change)
+        entropy = step.weighted(apart - x_log_x(r_gone + r_heir)).sum(0)
+        return [entropy, *(part for deletion in self._deletions for part in deletion.observe(step))]
+
+    def end_batch(self, sums: Sequence[Tensor]) -> None:
+        """Tell each deletion what its neighbours would receive of a batch."""
+        for number, deletion in enumerate(self._deletions):
+            deletion.end_batch(sums[0][number], *sums[1 + 3 * number : 4 + 3 * number])
 
     def end_lap(self) -> Sequence[Candidate]:
         """Return the components considered, the cheapest first."""
@@ -89,29 +88,26 @@ class _Deletion(Candidate):
         self._family = state.family
         self._deltas: list[SuffStats] = []
 
-    def begin_batch(self) -> None:
-        """Start from nothing."""
-        self._deltas.append(self._family.empty(len(self.neighbours)))
-
-    def observe(self, step: LocalStep, heir_entropy: Tensor) -> None:
+    def observe(self, step: LocalStep) -> tuple[Tensor, Tensor, Tensor]:
         """Share out the codes the component does hold, in proportion to the neighbours' responsibilities.
 
-        ``heir_entropy`` is the change of entropy from all the other codes.
+        Returns mass and products that all but the heir take, and the change of all their entropies.
         """
         rows = step.members[self.gone]
         log_resp = step.log_resp[rows][:, self.neighbours]
         before = exp_of_log(log_resp)
         extra = step.resp[rows, self.gone].unsqueeze(1) * torch.softmax(log_resp, dim=1)  # (m, J)
-        entropy = step.weighted(before * log_resp - x_log_x(before + extra), rows).sum(0).double()
-        # the heir's part of these rows was counted in heir_entropy as if it received nothing
-        entropy[0] += heir_entropy
+        entropy = step.weighted(before * log_resp - x_log_x(before + extra), rows).sum(0)
         taken = step.weighted(extra[:, 1:], rows)
-        gained = self._family.stats(
-            taken.sum(0).double(), (taken.T @ step.features[rows]).double(), torch.zeros_like(entropy[1:])
-        )
+        return taken.sum(0), taken.T @ step.features[rows], entropy
+
+    def end_batch(self, heir_entropy: Tensor, taken: Tensor, products: Tensor, entropy: Tensor) -> None:
+        """Note what the neighbours would receive; ``heir_entropy`` is the change of entropy from all the other codes."""
+        # the heir's part of these rows was counted in heir_entropy as if it received nothing
+        entropy = torch.cat([entropy[:1] + heir_entropy, entropy[1:]])
+        gained = self._family.stats(taken, products, torch.zeros_like(taken))
         given = self._family.empty() - gained.merged()  # the heir was credited with everything
-        delta = concat([given, gained])
-        self._deltas[-1] += SuffStats(delta.counts, delta.sum_z, delta.sum_zz, entropy)
+        self._deltas.append(replace(concat([given, gained]), entropy=entropy))
 
     def proposal(self, state: MixtureState) -> Proposal:
         """Hand everything to the heir, then correct by what the others take."""

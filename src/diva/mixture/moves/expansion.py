@@ -13,7 +13,7 @@ from diva.mixture.bound import elbo
 from diva.mixture.centres import nearest, seed_centres
 from diva.mixture.local import LocalStep
 from diva.mixture.moves.base import Candidate, Edit, MoveMemory, MoveRecord, Proposal, Study, joint_entropy_floor, x_log_x
-from diva.mixture.moves.birth import COLLECT_ABOVE, BirthOptions, Samplers, Samples, fold_small
+from diva.mixture.moves.birth import COLLECT_ABOVE, BirthOptions, Samplers, Samples, bring_together, fold_small
 from diva.mixture.moves.merge import entropy_only, joining_proposal
 from diva.mixture.state import MixtureState
 
@@ -55,18 +55,21 @@ class ExpansionStudy(Study):
         self._targets = [state.ids[k] for k in wanted]
         self._newborn, self._options, self._memory, self._seed = newborn, options, memory, seed
         self._columns = torch.tensor(wanted, dtype=torch.long, device=state.total.counts.device)
-        self._samplers = Samplers(options, state.total.counts[self._columns], np.random.default_rng(seed))
+        self._samplers = Samplers(options, state.total.counts[self._columns])
         self._dim = state.family.dim
         self.busy = bool(wanted) or bool(newborn)
 
-    def observe(self, step: LocalStep) -> None:
+    def observe(self, step: LocalStep) -> Sequence[Tensor]:
         """Draw from the codes that a component holds with more than a little."""
         if self._targets:
-            resp = step.resp[:, self._columns]
-            self._samplers.offer(step.features[:, : self._dim], step.weighted(resp), resp > COLLECT_ABOVE)
+            resp, luck = step.resp[:, self._columns], step.luck(self._seed)
+            z, numbers = step.features[:, : self._dim], torch.arange(step.first, step.first + len(resp), device=luck.device)
+            self._samplers.offer(z, step.weighted(resp), resp > COLLECT_ABOVE, luck, numbers)
+        return ()
 
     def end_lap(self) -> Sequence[Candidate]:
         """Newborn components that have stayed small go; then there is room for others."""
+        bring_together([self._samplers])
         candidates: list[Candidate] = []
         if self._options.min_retained_atoms > 0:
             candidates += [_Small(component, self._options.min_retained_atoms) for component in self._newborn]

@@ -63,19 +63,22 @@ class MergeStudy(Study):
         self._deltas: list[Tensor] = []  # (P,) of each batch
         self.busy = bool(pairs)
 
-    def begin_batch(self) -> None:
-        """Start from nothing."""
-        self._deltas.append(torch.zeros(len(self._ids), dtype=torch.float64, device=self._a.device))
+    def observe(self, step: LocalStep) -> Sequence[Tensor]:
+        """Joint minus separate entropies."""
+        if not self._ids:
+            return ()
+        apart = step.neg_entropy
+        together = x_log_x(step.resp[:, self._a] + step.resp[:, self._b])
+        return (step.weighted(apart[:, self._a] + apart[:, self._b] - together).sum(0),)
 
-    def observe(self, step: LocalStep) -> None:
-        """Add up joint minus separate entropies."""
-        if self._ids:
-            apart = step.neg_entropy
-            together = x_log_x(step.resp[:, self._a] + step.resp[:, self._b])
-            self._deltas[-1] += step.weighted(apart[:, self._a] + apart[:, self._b] - together).sum(0)
+    def end_batch(self, sums: Sequence[Tensor]) -> None:
+        """Keep them."""
+        self._deltas += sums
 
     def end_lap(self) -> Sequence[Candidate]:
         """Return every pair, best first."""
+        if not self._ids:
+            return []
         entropies = torch.stack(self._deltas, dim=1)  # (P, B)
         return [_Pair(a, b, entropies[p]) for p, (a, b) in enumerate(self._ids)]
 

@@ -1,0 +1,276 @@
+"""Several processes, and how near one process is to what the hardware allows.
+
+Rows are made by ``python -m benchmarks ranks``, ``hardware``, ``latency``, ``memmap`` and ``costs``; docs/performance.md is
+written by ``performance_page``. Processes under torchrun run ``python -m benchmarks.bench_distributed WORK ...``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+from threadpoolctl import threadpool_limits
+
+from benchmarks.bench_speed import one_lap
+from benchmarks.recording import Row, best_time, record
+from diva import DIVA, DPMixture, distributed
+from diva.data import ArrayBatches, make_gaussian_mixture
+from diva.mixture.laps import assign_lap, revisit_lap
+from diva.mixture.standardize import Standardization, StandardizedBatches
+from diva.mixture.state import MixtureState
+from diva.models.base import flushed_denormals
+from diva.threads import one_thread
+
+D, K = 16, 20
+CPU = torch.device("cpu")
+
+
+def settled(n_rows: int, dim: int = D, n_components: int = K) -> tuple[np.ndarray, Standardization, MixtureState]:
+    """Rows of a mixture, and a state that has learnt it from some of them."""
+    rng = np.random.default_rng(0)
+    truth = make_gaussian_mixture(n_components, dim, rng)
+    x = np.concatenate([truth.sample(min(500_000, n_rows - i), rng)[0] for i in range(0, n_rows, 500_000)])
+    with distributed.alone():
+        model = DPMixture(covariance_type="diag", n_init=0, random_state=0, max_components=400).fit(x[: 1_000 * n_components])
+    return x, model.mixture_.standardization, model.mixture_.state.forgetting_data()
+
+
+# --- what a process of its own does: prints one line of JSON
+
+
+def work_lap(n_rows: str) -> Row:
+    """Seconds of a settled lap on all processes."""
+    x, standardization, state = settled(int(n_rows))
+    batches = StandardizedBatches(ArrayBatches(x), standardization, CPU)
+    with one_thread():
+        state = assign_lap(state, batches, [])
+        seconds = best_time(lambda: revisit_lap(state, batches, []), repeats=3)
+    return {"seconds": seconds, "bound": state.elbo}
+
+
+def work_epoch(n_images: str) -> Row:
+    """Seconds of the last training epoch of three, the mixture left out."""
+    from benchmarks.datasets import LOADERS
+
+    images = LOADERS["mnist"]().x[: int(n_images)]
+    seconds: list[float] = []
+
+    def watch(_: Any, epoch: Any) -> None:
+        seconds.append(epoch.seconds - epoch.mixture_seconds)
+
+    DIVA(n_epochs=3, codes="learnt", random_state=0, callbacks=[watch]).fit(images)
+    return {"seconds": min(seconds, default=0.0)}
+
+
+def work_memmap(path: str, n_rows: str, dim: str) -> Row:
+    """Seconds of a fit of two laps to a mapped file, and the largest resident set while it runs."""
+    process, peak = psutil.Process(), [0]
+
+    def watch() -> None:
+        while True:
+            peak[0] = max(peak[0], process.memory_info().rss)
+            time.sleep(0.01)
+
+    threading.Thread(target=watch, daemon=True).start()
+    x = np.memmap(path, dtype=np.float32, mode="r", shape=(int(n_rows), int(dim)))
+    rng = np.random.default_rng(0)
+    some = np.array(x[np.sort(rng.choice(len(x), 20_000, replace=False))])
+    model = DPMixture(covariance_type="diag", n_init=0, random_state=0).fit(some)
+    batches = StandardizedBatches(ArrayBatches(x), model.mixture_.standardization, CPU)
+    state = model.mixture_.state.forgetting_data()
+    with one_thread():
+        state = assign_lap(state, batches, [])
+        begun = time.perf_counter()
+        revisit_lap(state, batches, [])
+    return {"K": state.n_components, "lap, s": time.perf_counter() - begun, "largest resident set, MB": peak[0] / 1e6}
+
+
+WORK: dict[str, Callable[..., Row]] = {"lap": work_lap, "epoch": work_epoch, "memmap": work_memmap}
+
+
+def launched(n_processes: int, *work: str) -> Row:
+    """Do some work on several processes of one thread each; what process 0 says."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(n_processes)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    module = ["-m", "benchmarks.bench_distributed", *work]
+    said = subprocess.run([*command, *module], env=environment, capture_output=True, text=True, check=False)
+    if said.returncode:
+        raise RuntimeError(said.stderr[-2000:])
+    return json.loads(said.stdout.strip().splitlines()[-1])
+
+
+# --- benchmarks
+
+
+def ranks(n_rows: int = 4_000_000, n_images: int = 12_800) -> None:
+    """Bar: two processes of one thread, a lap at least 1.7 times and an epoch 1.6 times as fast as one."""
+    rows = []
+    for what, name, size in (("lap of the mixture", "lap", n_rows), ("training epoch, MNIST", "epoch", n_images)):
+        one, two = (launched(n, name, str(size)) for n in (1, 2))
+        rows.append(
+            {
+                "what": what,
+                "samples": size,
+                "one process, s": one["seconds"],
+                "two processes, s": two["seconds"],
+                "times as fast": one["seconds"] / two["seconds"],
+                "same bound": one.get("bound") == two.get("bound"),
+            }
+        )
+        print(rows[-1], flush=True)
+    record("ranks", "Two processes of one thread beside one", rows)
+
+
+def hardware(n_rows: int = 1_000_000, n_images: int = 12_800) -> None:
+    """Bars: laps, predict, encoding and training beside the bare products and networks."""
+    rows: list[Row] = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        with threadpool_limits(threads):
+            lap = one_lap(n_rows, sklearn_too=False)
+            bare = lap["bare products and softmax, s"]
+            rows.append({"what": f"lap, {n_rows:,} x {D}", "threads": threads, "s": lap["lap, s"], "bare, s": bare})
+            rows.append({"what": f"predict, {n_rows:,} x {D}", "threads": threads, **_predict(n_rows)})
+            rows.append({"what": f"encode, {n_images:,} images", "threads": threads, **_encode(n_images)})
+            rows.append({"what": f"training epoch, {n_images:,} images", "threads": threads, **_train(n_images)})
+    for row in rows:
+        row["ratio"] = row["s"] / row["bare, s"]
+    record("hardware", "Beside what cannot be done without", rows)
+
+
+def _predict(n_rows: int) -> Row:
+    x, standardization, state = settled(n_rows)
+    model = DPMixture(covariance_type="diag", n_init=0, random_state=0, max_components=400).fit(x[: 1_000 * K])
+    z = torch.from_numpy(x).sub(standardization.mean.float()).div(standardization.scale.float())
+    features, coef = torch.cat([z, z * z], dim=1), state.posterior.scores.coef.float()
+    bare = best_time(lambda: torch.softmax(features @ coef, dim=1))
+    return {"s": best_time(lambda: model.mixture_.predict(x)), "bare, s": bare}
+
+
+def _encode(n_images: int) -> Row:
+    from benchmarks.bench_training import start
+    from diva.training.encode import ENCODE_ROWS, encode
+
+    with flushed_denormals(), torch.no_grad():
+        state, task = start(n_images)
+        x = task.samples.take(torch.arange(n_images))
+        network = state.network.eval()
+        bare = best_time(lambda: [network.encode(part) for part in torch.split(x, ENCODE_ROWS)], repeats=3)
+        return {"s": best_time(lambda: encode(network, task.samples, CPU), repeats=3), "bare, s": bare}
+
+
+def _train(n_images: int) -> Row:
+    from benchmarks.bench_training import start, timed_epoch
+    from diva.networks.priors import StandardNormal
+    from diva.training.loop import shuffled_batches
+
+    with flushed_denormals():
+        state, task = start(n_images)
+        x, elbo, vae = task.samples.take(torch.arange(n_images)), task.elbo, state.network.train()
+
+        def bare() -> None:
+            for index in shuffled_batches(n_images, task.config.batch_size, state.generator):
+                part = x[index]
+                view = None if task.augmentation is None else task.augmentation(part, state.generator)
+                loss = elbo.loss(vae.loss(part, StandardNormal(), state.generator, view), state.variance)
+                state.optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                state.optimizer.step()
+
+        return {"s": best_time(lambda: timed_epoch(state, task, StandardNormal()), 2), "bare, s": best_time(bare, 2)}
+
+
+def latency(n_images: int = 2_000) -> None:
+    """Bars: a single sample, under 2 ms by a mixture and under 5 ms by DIVA on MNIST."""
+    from benchmarks.datasets import LOADERS
+
+    x, _, _ = settled(20_000)
+    mixture = DPMixture(covariance_type="diag", n_init=0, random_state=0).fit(x)
+    images = LOADERS["mnist"]().x[:n_images]
+    deep = DIVA(n_epochs=3, codes="learnt", random_state=0).fit(images)
+    rows = []
+    for name, model, sample in (("DPMixture", mixture, x[:1]), ("DIVA, MNIST", deep, images[:1])):
+        for method in ("predict", "predict_proba", "score_samples"):
+            times = []
+            for _ in range(200):
+                begun = time.perf_counter()
+                getattr(model, method)(sample)
+                times.append(1e3 * (time.perf_counter() - begun))
+            rows.append({"model": name, "method": method, "median, ms": float(np.median(times)), "fastest, ms": min(times)})
+    record("latency", "A single sample", rows)
+
+
+def memmap(n_rows: int = 100_000_000, dim: int = 8) -> None:
+    """Bar: a lap over a mapped file of 3.2 GB, with less than 700 MB resident."""
+    rng = np.random.default_rng(0)
+    truth = make_gaussian_mixture(K, dim, rng)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.f32"
+        with path.open("wb") as file:
+            for i in range(0, n_rows, 500_000):
+                file.write(truth.sample(min(500_000, n_rows - i), rng)[0].astype(np.float32).tobytes())
+        row = {"n": n_rows, "D": dim, "file, MB": path.stat().st_size / 1e6}
+        row |= launched(1, "memmap", str(path), str(n_rows), str(dim))
+    record("memmap", "A lap over a memory-mapped file of float32", [row])
+
+
+def costs(largest: int = 4_000_000) -> None:
+    """Seconds of a lap against n, D and K, and a model of them: one number a product, one a row."""
+    rows: list[Row] = []
+    sizes = [(n, D, K) for n in (largest // 100, largest // 10, largest)]
+    sizes += [(largest // 10, d, K) for d in (4, 64)] + [(largest // 10, D, k) for k in (5, 80)]
+    for n, dim, k in sizes:
+        x, standardization, state = settled(n, dim, k)
+        batches = StandardizedBatches(ArrayBatches(x), standardization, CPU)
+        with one_thread():
+            state = assign_lap(state, batches, [])
+            seconds = best_time(lambda state=state, batches=batches: revisit_lap(state, batches, []), 2)
+        rows.append({"n": n, "D": dim, "K": state.n_components, "lap, s": seconds})
+        print(rows[-1], flush=True)
+    work = np.array([[r["n"] * r["K"] * 4 * r["D"], r["n"] * (r["D"] + r["K"]), r["n"]] for r in rows], dtype=float)
+    measured = np.array([r["lap, s"] for r in rows])
+    from scipy.optimize import nnls
+
+    price, _ = nnls(work / measured[:, None], np.ones(len(rows)))  # relative errors count alike
+    for row, expected in zip(rows, work @ price, strict=True):
+        row["by the model, s"] = float(expected)
+    far = np.array([1e9 * K * 4 * D, 1e9 * (D + K), 1e9]) @ price
+    record(
+        "costs",
+        f"A lap, diagonal, {torch.get_num_threads()} threads",
+        rows,
+        [
+            f"Seconds = {price[0]:.3g} n K 4 D + {price[1]:.3g} n (D + K) + {price[2]:.3g} n.",
+            f"Extrapolated: 1,000,000,000 samples, D = {D}, K = {K}: {far:,.0f} s a lap on one such core, {far / 64:,.0f} s "
+            "on 64 (8 machines of 8 cores, a process each), if data are read as fast as they are needed (4 D bytes a sample) "
+            "and the 20 messages of a lap, of at most a megabyte, take no time beside it.",
+            "Memory: a batch is 1/20 of the data and is read through a map, in pieces of a few megabytes; statistics take "
+            "20 K (2 D + 2) numbers. Labels, 8 bytes a sample, are what grows.",
+        ],
+    )
+
+
+BENCHMARKS = {"ranks": ranks, "hardware": hardware, "latency": latency, "memmap": memmap, "costs": costs}
+
+
+def main() -> None:
+    name, *arguments = sys.argv[1:]
+    with distributed.join():
+        said = WORK[name](*arguments)
+        if distributed.is_main():
+            print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Networks that several processes train together."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from diva import DIVA, distributed
+from diva.networks.batch_norm import share_batch_norms
+from diva.training.loop import Batch
+
+IMAGES = load_digits().images[:240]
+
+
+def small_network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 5), nn.BatchNorm1d(5))
+
+
+def gradients_of_a_step():
+    """Of the mean over a batch, of which this process sees its share."""
+    network, x = small_network(), torch.from_numpy(IMAGES[:12, None]).float()
+    share_batch_norms(network)
+    own = Batch(torch.arange(12)).own_share()
+    loss = network(x[own.index]).pow(3).sum(1).mean()
+    (loss * len(own) / 12).backward()
+    parameters = list(network.parameters())
+    distributed.add_up_(p.grad for p in parameters)
+    norms = [value for name, value in network.state_dict().items() if "running" in name or "tracked" in name]
+    return [t.detach().numpy() for t in (*(p.grad for p in parameters), *norms)]
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_step_together_is_a_step_alone(together, world):
+    alone = gradients_of_a_step()
+    for found in together(gradients_of_a_step, world):
+        for value, expected in zip(found, alone, strict=True):
+            np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-4 * (1 + np.abs(expected).max()))
+
+
+def test_alone_batch_norms_stay_as_they_are():
+    network = small_network()
+    share_batch_norms(network)
+    assert type(network[1]) is nn.BatchNorm2d
+
+
+def too_small():
+    return Batch(torch.arange(2)).own_share()
+
+
+def test_a_batch_with_fewer_samples_than_processes_is_refused(together):
+    answers = together(too_small, 3)
+    assert any(isinstance(a, ValueError) and "Raise batch_size" in str(a) for a in answers)
+
+
+class Stop:
+    """A callback, which only process 0 asks."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, model, record):
+        self.asked.append(model.predict(IMAGES[:20]).tolist())
+        return record.epoch == 2
+
+
+def fit(run_dir=None, **options):
+    stop = Stop()
+    parameters = {"n_epochs": 4, "augmentation": "affine", "random_state": 0, "callbacks": [stop], "run_dir": run_dir}
+    model = DIVA(**parameters | options).fit(IMAGES, validation=IMAGES[:30])
+    codes = model.transform(IMAGES)
+    history = [(r.loss, r.validation_bound, r.n_components) for r in model.history_]
+    return history, model.labels_, codes, model.predict(IMAGES), len(stop.asked)
+
+
+def test_all_processes_end_with_one_model(together, tmp_path):
+    first, second = together(partial(fit, tmp_path / "run"), 2)
+    history, labels, codes, predicted, n_asked = first
+    assert history == second[0]
+    assert len(history) == 3  # until process 0 was told to stop
+    assert (n_asked, second[4]) == (3, 0)
+    np.testing.assert_array_equal(labels, second[1])
+    np.testing.assert_array_equal(codes, second[2])
+    np.testing.assert_array_equal(labels, predicted)
+    assert codes.shape == (240, 16)
+    assert (tmp_path / "run" / "model.diva").exists()
+    alone = fit()
+    assert history[0][0] == pytest.approx(alone[0][0][0], rel=0.1)  # other noise, the same loss
+    assert history[-1][0] < history[0][0]
