@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
+from typer.testing import CliRunner
 
 import diva
+from diva.cli import app
 
 from .conftest import free_port
 
@@ -95,6 +97,31 @@ def test_two_processes_fit_a_mixture_to_a_table(tmp_path):
     said = pd.read_csv(io.StringIO(out))
     assert said["colour"].tolist() == colours.tolist()
     np.testing.assert_array_equal(said["cluster"], model.labels_)
+
+
+@pytest.mark.slow
+def test_two_processes_go_on_with_a_run_that_was_killed(tmp_path):
+    launcher = launch(*FIT, "whole", cwd=tmp_path)
+    _, err = launcher.communicate(timeout=600)
+    assert launcher.returncode == 0, err
+    launcher = launch(*FIT, "killed", cwd=tmp_path)
+    wait_for(lambda: (tmp_path / "killed" / "checkpoint.safetensors").exists(), launcher)
+    for process in (*workers(launcher), launcher):
+        os.kill(process.pid, signal.SIGKILL)
+    launcher.communicate(timeout=60)
+    launcher = launch("-m", "diva", "resume", "killed", "--no-report", cwd=tmp_path)
+    _, err = launcher.communicate(timeout=600)
+    assert launcher.returncode == 0, err
+    for found, expected in zip(results(tmp_path / "killed"), results(tmp_path / "whole"), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_other_commands_are_for_one_process(monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    result = CliRunner().invoke(app, ["stream", "run", "folder"], prog_name="diva")
+    assert result.exit_code == 2
+    assert "`diva stream` works in one process" in " ".join(result.output.split())
 
 
 @pytest.mark.slow

@@ -86,7 +86,7 @@ def run_console(block, *, fails, home):
 def test_every_block_has_a_language():
     for page in PAGES:
         opened = re.findall(r"^[ ]*```(\w*)$", page.read_text(), re.MULTILINE)[::2]
-        assert set(opened) <= {"python", "console", "text", "toml", "bibtex"}, page.name
+        assert set(opened) <= {"python", "console", "bash", "text", "toml", "bibtex"}, page.name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

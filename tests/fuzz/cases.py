@@ -26,7 +26,7 @@ from tests.fuzz.arrays import Odd, odd_array, odd_images, odd_weights
 
 import diva
 from diva import DIVA, DPMixture
-from diva.exceptions import ComponentLimitWarning
+from diva.exceptions import ComponentLimitWarning, DataKindWarning, FewerClustersWarning, ScaleWarning
 
 SOURCES = str(Path(diva.__file__).parent)
 VALIDATION = os.path.join("sklearn", "utils", "")
@@ -85,8 +85,8 @@ def watched() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.simplefilter("ignore", ComponentLimitWarning)
+            for meant in (ConvergenceWarning, ComponentLimitWarning, ScaleWarning, DataKindWarning, FewerClustersWarning):
+                warnings.simplefilter("ignore", meant)
             warnings.filterwarnings("ignore", "X (has|does not have valid) feature names")  # scikit-learn's, and helpful
             yield
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ COMMANDS = {
     "reproduce": "Run the paper's evaluation, and show the results beside the published values.",
     "data": "Data sets by name: list, get and check them.",
 }
+SHARED = ("fit", "resume", "predict")  # several processes under torchrun share the work of these
 
 
 def load_command(name: str) -> Any:
@@ -42,6 +44,8 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """The command that arguments begin with."""
         name, outline, rest = super().resolve_command(ctx, args)
+        if name not in (None, *SHARED) and "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", 1)) > 1:
+            ctx.fail(f"`diva {name}` works in one process: start it without torchrun, which is for {', '.join(SHARED)}.")
         return name, None if outline is None else load_command(str(name)), rest
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from diva.cli._options import Json, Report
 from diva.cli._runs import is_abandoned, settle
 from diva.cli._sources import SOURCE_FILE, SourceSpec, open_spec, specify
 from diva.data.datasets.registry import is_name
+from diva.distributed import from_main, is_main
 from diva.mixture import DPMixture
 from diva.runs.folder import CONFIG, MODEL, RunFolder
 from diva.runs.load import ESTIMATORS
@@ -37,8 +39,10 @@ def resume(
     with for_people():
         if not run.is_dir():
             raise UsageError(f"There is no run folder {str(run)!r}.")
-        with RunFolder(run).locked(lend=True):
-            settle(run)
+        with RunFolder(run).locked(lend=True) if is_main() else nullcontext():  # of several processes, one has the folder
+            if is_main():
+                settle(run)
+            from_main(None, "waiting for the folder")
             if not (run / SOURCE_FILE).exists() and is_abandoned(run):
                 raise UsageError(f"The run in {str(run)!r} ended before its first step. Start it again with `diva fit`.")
             spec = SourceSpec.read(run)
