@@ -75,6 +75,7 @@ def test_two_processes_fit_from_the_command_line(tmp_path):
     np.testing.assert_array_equal(table["cluster"], labels)
 
 
+@pytest.mark.slow
 def test_two_processes_fit_a_mixture_to_a_table(tmp_path):
     rng = np.random.default_rng(0)
     colours = np.array(["red", "green", "blue"])[rng.integers(3, size=300)]

@@ -18,7 +18,7 @@ from torch import Tensor
 from diva.data.batches import Rows
 from diva.data.columns import TableSchema, schema_of
 from diva.data.scaling import Samples, Scaling, check_range, check_shape, is_series, scaling_for, series_scaling
-from diva.data.sources import Check, Source, name_of, parts_of
+from diva.data.sources import Check, ReshapedSource, Source, name_of, parts_of
 from diva.data.validate import FiniteCheck, open_columns, open_samples
 from diva.distributed import gather
 
@@ -138,6 +138,8 @@ class InputPipeline:
         """New samples, checked against those of the fit in one pass."""
         source = open_samples(estimator, X if self.schema is None else open_columns(X, schema=self.schema), reset=False)
         check_shape(source, self.item_shape, self.scaling)
+        if source.item_shape != self.item_shape:  # kept by streams beside those of the fit
+            source = ReshapedSource(source, self.item_shape)
         check_range(source, self.scaling, FiniteCheck(type(estimator).__name__, name_of(source)))
         return Samples(source if self.preparation is None else PreparedSource(source, self.preparation), self.scaling)
 

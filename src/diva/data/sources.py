@@ -104,6 +104,25 @@ class PartOfSource:
 
 
 @dataclass(frozen=True)
+class ReshapedSource:
+    """Samples of another source, in another shape."""
+
+    whole: Source
+    item_shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    @property
+    def name(self) -> str:
+        """Of the file, for messages."""
+        return name_of(self.whole)
+
+    def take(self, index: NDArray[np.int64]) -> NDArray[Any]:  # noqa: D102
+        return self.whole.take(index).reshape(len(index), *self.item_shape)
+
+
+@dataclass(frozen=True)
 class JoinedSource:
     """Samples of several sources, one after the other."""
 

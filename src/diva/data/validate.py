@@ -82,7 +82,7 @@ class FiniteCheck:
             with np.errstate(over="ignore", invalid="ignore"):
                 reach = float(np.abs(flat).max(initial=0.0))  # NaN and infinity are not below any number
             if not reach <= HIGHEST:
-                row, number = np.argwhere(~(np.abs(flat) <= HIGHEST))[0]
+                row, number = np.argwhere(~(np.abs(flat.astype(np.float64)) <= HIGHEST))[0]  # half precision ends before it
                 value = flat[row, number]
                 found = "NaN" if np.isnan(value) else "infinity" if np.isinf(value) else f"{value:g}, too large to square"
                 raise ValueError(

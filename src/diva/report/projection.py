@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
+from threadpoolctl import threadpool_limits
 
 from diva.exceptions import ModelFileError
 from diva.runs.archive import read_arrays, write_archive
@@ -47,10 +48,11 @@ def project(codes: NDArray[np.float32], method: str = "auto") -> Projection:
     if method == "pca":
         points = PCA(n_components=2, random_state=0).fit_transform(spread)
     elif method == "umap":
-        with warnings.catch_warnings():  # it warns of parts of its own that are not installed
-            warnings.simplefilter("ignore")
-            from umap import UMAP  # type: ignore[import-not-found, import-untyped, unused-ignore]
-        points = UMAP(n_neighbors=min(15, len(codes) - 1), random_state=0, n_jobs=1).fit_transform(spread)
+        with threadpool_limits(1, user_api="openmp"):  # its compiler leaves another number of threads behind than it found
+            with warnings.catch_warnings():  # it warns of parts of its own that are not installed
+                warnings.simplefilter("ignore")
+                from umap import UMAP  # type: ignore[import-not-found, import-untyped, unused-ignore]
+            points = UMAP(n_neighbors=min(15, len(codes) - 1), random_state=0, n_jobs=1).fit_transform(spread)
     else:
         perplexity = min(30.0, (len(codes) - 1) / 3)
         points = TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=0).fit_transform(spread)
