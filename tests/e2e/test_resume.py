@@ -264,7 +264,9 @@ def undisturbed_with_ensemble():
 
 
 @pytest.mark.filterwarnings("ignore::diva.exceptions.ComponentLimitWarning")  # 12 components, to be quick
-@pytest.mark.parametrize("last", [5, 7], ids=["after-the-first-refresh", "after-the-second"])
+@pytest.mark.parametrize(
+    "last", [pytest.param(5, id="after-the-first-refresh", marks=pytest.mark.slow), pytest.param(7, id="after-the-second")]
+)
 def test_a_run_with_an_ensemble_goes_on(tmp_path, last, undisturbed_with_ensemble):
     with pytest.raises(Stopped):
         DIVA(**WITH_ENSEMBLE, run_dir=tmp_path / "run", callbacks=failing_at(last)).fit(DIGITS)

@@ -316,7 +316,9 @@ WEIGHTS = [
         pytest.param(then("partial_fit", X, sample_weight=np.full(len(X), weight)), WORKS, id=f"negligible-{weight:g}")
         for weight in (1e-6, 1e-10, 1e-300)
     ),
-    pytest.param(then("partial_fit", X[:3], first=np.repeat(X, 1000, axis=0)), WORKS, id="very-few-after-many"),
+    pytest.param(
+        then("partial_fit", X[:3], first=np.repeat(X, 1000, axis=0)), WORKS, id="very-few-after-many", marks=pytest.mark.slow
+    ),
     pytest.param(
         fit(X, np.full(len(X), 1e300)),
         (ValueError, "weight"),

@@ -5,6 +5,7 @@ import pytest
 bench_scale = pytest.importorskip("benchmarks.bench_scale", reason="run from the repository's folder")
 
 
+@pytest.mark.slow
 def test_a_mapped_file_does_not_end_up_in_memory():
     outcome = bench_scale.memmap_fit(n_samples=2_000_000)  # 128 MB
     assert outcome["K found"] == 20
