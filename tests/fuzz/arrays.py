@@ -213,7 +213,7 @@ def mapped(_: Generator, x: Values) -> Values:
 
 
 def read_only(_: Generator, x: Values) -> Values:
-    x = x.copy()
+    x = np.array(x)  # a copy, and an array even of a single number
     x.flags.writeable = False
     return x
 

@@ -192,7 +192,7 @@ class _LastLook:
         rng: np.random.Generator,
     ) -> None:
         self._model, state = model, model.state
-        self.past_share = float(old_masses.sum()) / float(state.total.counts.sum())
+        self.past_share = float(old_masses.sum()) / max(float(state.total.counts.sum()), 1e-300)  # weights may add up to 0
         posterior, seed = state.posterior, int(rng.integers(2**63))
         chance = GROUPING_SAMPLES * (1.0 - self.past_share) / n_rows
 
