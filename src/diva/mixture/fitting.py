@@ -233,9 +233,7 @@ class _LastLook:
         ``together`` (K,) are clusters that stay whole: draws do not show what filled a valley. Pairs of them in ``apart`` were
         split by hand.
         """
-        with threadpool_limits(
-            1
-        ):  # little work: the same on any number of cores, and no memory for threads that are not needed
+        with threadpool_limits(1):  # little work: the same on any number of cores, and no memory for idle threads
             return group_by_valleys(self.components, self._model.options.resolution, together, apart)
 
 

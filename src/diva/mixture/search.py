@@ -2,8 +2,9 @@
 
 A mixture that grows from one component by births finds few broad ones, and may miss many that are close; one that starts from
 k-means with many centres, and lets merges work, may end with too many, since a merge must pay by itself. So the centres are
-agglomerated, down to one, and laps with all moves go on from where the bound was highest on the way. Variational bounds compare
-such starts, as well as diagonal with full covariances: the highest is kept.
+agglomerated, down to one, and laps go on from where the bound was highest on the way. Variational bounds compare such starts,
+as well as diagonal with full covariances, once they have settled by all moves but births, which cost most; the highest goes on
+with births too.
 """
 
 from __future__ import annotations
