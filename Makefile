@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell
 SSE  := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem
 
-.PHONY: screenshots demo test test-quality test-slow test-wheel wheel lint format fuzz kills audit sbom release-constraints bench docs clean
+.PHONY: screenshots demo test test-quality test-slow test-wheel wheel lint format fuzz faults kills audit sbom release-constraints bench docs clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -36,6 +36,9 @@ fuzz: $(READY)  ## odd arrays and damaged files for hours; goes on where it stop
 	$(BIN)/python -m tests.fuzz --estimator diva --cases $$(( $(CASES) / 100 )) --seed $(SEED)
 	$(BIN)/python -m tests.fuzz.readers --mutations $(FILES) --seed $(SEED)
 	$(BIN)/python -m tests.fuzz --estimator dpmixture --cases $(CASES) --seed $(SEED)
+
+faults: $(READY)  ## every command, with every write failing in turn: a full disk, a broken one, a kill
+	$(BIN)/python -m pytest -n 2 -m "slow or not slow" tests/faults
 
 kills: $(READY)  ## a thousand kills of diva stream and diva fit, and a judge who does not know the code
 	$(BIN)/python -m tests.kills --kills 1000 --seed $(SEED)
