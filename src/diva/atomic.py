@@ -37,6 +37,13 @@ def temporary_for(target: Path, shown: str | os.PathLike[str]) -> Path:
     return target.parent / f".diva-{uuid.uuid4().hex}.tmp"
 
 
+def without_link(path: Path) -> Path:
+    """The same path without a link that leads from it elsewhere, in a folder that may come from anywhere."""
+    if path.is_symlink():
+        path.unlink()
+    return path
+
+
 @contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
     """Let a disk that fails be told with the name of the file."""

@@ -23,6 +23,7 @@ from .faults import KILLED, Disk, Kind, in_a_process
 
 ROWS = np.concatenate([np.random.default_rng(c).normal(3 * c, 0.3, size=(20, 3)) for c in range(3)])
 TINY = ["--n-epochs", "2", "--latent-dim", "2", "--hidden-sizes", "4", "--n-views", "1", "--n-laps", "1"]
+TINY += ["--max-components", "3"]
 FIT = ["fit", "rows.npy", "--out", "run", *TINY, "--no-report"]
 RESUME = ["resume", "run", "--no-report"]
 STREAM = ["stream", "run", "parts", "--batch-size", "16", "--predictions", "p.jsonl"]
