@@ -190,7 +190,7 @@ class MixtureModel:
         self, codes: NDArray[Any] | Iterable[Rows], look: Callable[[Chunk], tuple[NDArray[Any], ...]]
     ) -> Iterator[Seen]:
         """What a function makes of codes, a few at a time: of those that fall to this process."""
-        source = ArrayBatches(codes, None, self.options.batch_size) if isinstance(codes, np.ndarray) else codes
+        source = ArrayBatches(codes) if isinstance(codes, np.ndarray) else codes  # batch_size is the memo's
         n_rows, is_shard = self.state.posterior.chunk_rows(), False
         for rows in source:
             is_shard = rows.is_shard

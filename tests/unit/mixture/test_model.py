@@ -132,3 +132,10 @@ def test_a_warm_start_inside_clusters(warm_start):
     assert fitted.model.n_clusters == 2
     assert set(fitted.model.component_ids.tolist()) <= set(warm_start.ids[:6])
     assert len(set(zip(labels.tolist(), fitted.model.predict(X).tolist(), strict=True))) == 2
+
+
+def test_codes_are_looked_at_in_other_pieces_than_the_batches_of_the_memo(model):
+    small = replace(model, options=replace(OPTIONS, batch_size=1))
+    looks = [len(seen.found[0]) for seen in small.look_at(np.zeros((1000, 2)), lambda chunk: (chunk.z.numpy(),))]
+    assert sum(looks) == 1000
+    assert len(looks) < 10
