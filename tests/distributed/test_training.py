@@ -9,6 +9,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from diva import DIVA, distributed
+from diva.mixture.moves import MoveRecord
+from diva.models.state import DIVAState
 from diva.networks.batch_norm import share_batch_norms
 from diva.training.loop import Batch
 
@@ -54,6 +56,23 @@ def too_small():
 def test_a_batch_with_fewer_samples_than_processes_is_refused(together):
     answers = together(too_small, 3)
     assert any(isinstance(a, ValueError) and "Raise batch_size" in str(a) for a in answers)
+
+
+def taken_over():
+    network = nn.Linear(2, 2)
+    optimizer = torch.optim.Adam(network.parameters())
+    state = DIVAState(network, optimizer, torch.Generator(), np.random.default_rng(distributed.rank()), seed=0)
+    if distributed.is_main():
+        state.lineage.append(MoveRecord("merge", (1, 2), (3,), 0.5, (10.0,), accepted=True))
+        state.variance = 0.25
+    state.follow_main()
+    return state.lineage, state.variance, state.rng.integers(1000), network.weight.tolist()
+
+
+def test_all_take_over_what_process_0_has(together):
+    first, second = together(taken_over, 2)
+    assert first == second
+    assert first[0][0].parents == (1, 2)
 
 
 class Stop:
