@@ -31,6 +31,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from diva.baselines.deep import GoingOn
 from diva.baselines.variational import (
     BoundTerms,
     NegativeBound,
@@ -134,7 +135,7 @@ class FallingRates(NegativeBound):
         state.network.component_rate = left * self.config.component_rate
 
 
-@takes(DataParameters, VSBDVMConfig, RunParameters)
+@takes(DataParameters, VSBDVMConfig, GoingOn, RunParameters)
 class VSBDVM(VariationalClusterer):
     """Variational stick-breaking deep variational mixture (Yang et al. 2019), which finds the number of clusters."""
 
