@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from diva.data.columns import ColumnOptions, TableSchema
 from diva.data.encoders import is_text, numbers_of
@@ -18,6 +19,7 @@ from diva.exceptions import DataError
 
 TEXT_COLUMN = "text"  # of documents that come without a table
 ROWS_AT_ONCE = 1 << 14
+LONGEST_EXCERPT = 160  # letters of a text that are kept to show it by
 
 
 def read_typed(
@@ -51,8 +53,19 @@ def read_typed(
         feature_names=schema.feature_names,
         columns=tuple(column.name for column in schema.used),
         beside=columns_of(table, beside).take(pa.array(encoded.kept)) if beside else None,
+        texts=excerpts_of(table, schema, encoded.kept),
         facts=facts,
     )
+
+
+def excerpts_of(table: Table, schema: TableSchema, kept: Any = None) -> Any:
+    """How the text of each row begins, as an Arrow array, of those kept (m,) or of all; None if no column is used as text."""
+    name = next((column.name for column in schema.used if column.use == "text"), None)
+    if name is None:
+        return None
+    cells = (pc.fill_null(batch.column(0).cast(pa.string()), "") for batch in table.batches([name]))
+    begun = pa.chunked_array([pc.utf8_slice_codeunits(texts, 0, LONGEST_EXCERPT) for texts in cells], pa.string())
+    return begun if kept is None else begun.take(pa.array(kept))
 
 
 def columns_of(table: Table, names: Sequence[str]) -> Any:

@@ -30,6 +30,7 @@ from diva.data import (
     open_columns,
     to_numpy,
 )
+from diva.data.batches import spread_over
 from diva.data.columns import schema_of
 from diva.data.formats.objects import check_frame
 from diva.data.pipeline import Preparation, axes_of
@@ -41,7 +42,7 @@ from diva.explain import Explained
 from diva.mixture.editing import EditableClusters
 from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
-from diva.mixture.model import NO_TREE, Level, MixtureModel, check_component_labels, normalized
+from diva.mixture.model import NO_TREE, Level, MixtureModel, check_component_labels
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import (
     MIXTURE_PARAMETERS,
@@ -59,6 +60,8 @@ from diva.partition.hierarchy import Hierarchy, group, group_as
 from diva.partition.walk import Walk
 from diva.progress import progress_of
 from diva.runs.archive import Archive, parts_with, write_archive
+
+CALIBRATION_ROWS = 20_000  # among which nearest neighbours are sought, at most
 
 
 @takes(*MIXTURE_PARAMETERS)
@@ -277,6 +280,9 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         fitted = fitted._replace(model=fitted.model.granting(values_of(self, Wishes), fitted.model.masses))
         if named_after is not None:
             fitted = fitted._replace(model=fitted.model.named_after(named_after, rng))
+        if start is None:
+            some = spread_over(source, measured.n_rows, CALIBRATION_ROWS, width=self._n_prepared)
+            fitted = fitted._replace(model=fitted.model.calibrated(some.values, some.weights))
         return self._store(fitted, source)
 
     def _checked_start(self, measured: Measurement) -> MixtureModel:
@@ -354,7 +360,7 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         components = mixture.predict(rows, "component")
         return Assignment(
             codes=mixture.coordinates(rows),
-            probabilities=mixture.predict_proba(rows),
+            probabilities=mixture.calibrated_proba(rows),
             positions=mixture.cluster_of_component()[components],
             components=components,
             scores=scores,
@@ -372,9 +378,9 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         return 1.0 - self.mixture_.tail_probability(self._source(X, reset=False))
 
     def predict_proba(self, X: Any, level: Level | None = None) -> NDArray[np.float64]:
-        """Probability of each cluster for each sample, (n_samples, n_clusters)."""
+        """Probability of each cluster for each sample, (n_samples, n_clusters), as sure as nearest neighbours are alike."""
         check_is_fitted(self)
-        return normalized(self.mixture_.predict_proba(self._source(X, reset=False), level))
+        return self.mixture_.calibrated_proba(self._source(X, reset=False), level)
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Log density of each sample, all parameters integrated out.

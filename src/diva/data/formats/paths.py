@@ -224,6 +224,8 @@ def _open_h5ad(path: Path, options: ReadOptions) -> LoadedData:
         raise DataError(f"Expected AnnData in {path}, but it is damaged or of another kind. Copy or write it anew.") from error
     source = source_from_object(data)
     assert source is not None
+    if not len(source):
+        raise DataError(f"Expected samples in {path}, got AnnData without cells.")
     obs = arrow_table(from_pandas(data.obs.reset_index(names=[data.obs.index.name or "cell"])), f"obs of {path}")
     ids = options.id_column or obs.schema.names[0]
     wanted = [ids, *([] if options.label_column is None else [options.label_column])]
