@@ -33,6 +33,7 @@ from diva.mixture.stats import SuffStats
 from diva.models.base import Assignment
 from diva.models.config import DataParameters, RunParameters
 from diva.parameters import Number, Whole, parameter, takes
+from diva.training.adam import Adam
 from diva.training.encode import Codes
 from diva.training.loop import Batch, Loss
 from diva.training.state import EpochRecord, TrainState
@@ -119,14 +120,14 @@ class DeepDPMNetwork(StackedAutoEncoder):
         self.head.select(clusters)
         self.components.hold(self.components.stats[clusters])
 
-    def adam(self, config: DeepDPMConfig) -> torch.optim.Adam:
+    def adam(self, config: DeepDPMConfig) -> Adam:
         """An optimizer with a learning rate for each net."""
         nets = {"head.sub": config.subcluster_learning_rate, "h": config.cluster_learning_rate, "": config.learning_rate}
         groups: dict[str, Any] = {start: {"params": [], "lr": rate} for start, rate in nets.items()}
         for name, value in self.named_parameters():
             groups[next(start for start in nets if name.startswith(start))]["params"].append(value)
         groups = {start: group for start, group in groups.items() if group["params"]}
-        return torch.optim.Adam([*groups.values()], lr=config.learning_rate, weight_decay=config.weight_decay)
+        return Adam([*groups.values()], lr=config.learning_rate, weight_decay=config.weight_decay)
 
 
 class SplitsAndMerges(Pretraining):
