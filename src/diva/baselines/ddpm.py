@@ -31,6 +31,7 @@ from diva.models.base import Assignment
 from diva.models.config import DataParameters, RunParameters
 from diva.networks.flow import RealNVP
 from diva.parameters import Number, Whole, parameter, takes
+from diva.training.adam import Adam
 from diva.training.encode import Codes
 from diva.training.loop import Batch, Loss
 from diva.training.state import EpochRecord, TrainState
@@ -87,7 +88,7 @@ class MonteCarloEM(Pretraining):
         super().before_epoch(state)
         if state.position == self.n_pretraining:
             state.buffers = {"features": self.standardized_codes(state.network)}
-            state.optimizer = torch.optim.Adam(state.network.parameters(), lr=self.config.flow_learning_rate)
+            state.optimizer = Adam(state.network.parameters(), lr=self.config.flow_learning_rate)
         if state.position >= self.n_pretraining:
             for _ in range(self.config.n_sweeps):
                 self.sweep(state)

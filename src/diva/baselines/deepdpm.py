@@ -32,6 +32,7 @@ from diva.mixture.stats import SuffStats
 from diva.models.base import Assignment
 from diva.models.config import DataParameters, RunParameters
 from diva.parameters import Number, Whole, parameter, takes
+from diva.training.adam import Adam
 from diva.training.encode import Codes
 from diva.training.loop import Batch, Loss
 from diva.training.state import EpochRecord, TrainState
@@ -158,7 +159,7 @@ class SplitsAndMerges(Pretraining):
     def renew_optimizer(self, state: TrainState) -> None:
         """Adam without moments: for the nets while clusters are learnt, else for the auto-encoder."""
         rate = self.config.cluster_learning_rate if self.turn(state.position)[0] else self.config.learning_rate
-        state.optimizer = torch.optim.Adam(state.network.parameters(), lr=rate, weight_decay=self.config.weight_decay)
+        state.optimizer = Adam(state.network.parameters(), lr=rate, weight_decay=self.config.weight_decay)
 
     def begin_clusters(self, state: TrainState) -> None:
         """Fresh nets, and a mixture of the codes as they are now: with clusters of k-means, or those of the turn before."""

@@ -31,6 +31,7 @@ from diva.baselines.deep import GoingOn
 from diva.models.base import Assignment
 from diva.models.config import DataParameters, RunParameters
 from diva.parameters import Number, Whole, parameter, takes
+from diva.training.adam import Adam
 from diva.training.encode import Codes, encode
 from diva.training.loop import Batch, Loss
 from diva.training.state import EpochRecord, TrainState
@@ -122,7 +123,7 @@ class VariationalEmbedding(Pretraining):
         if not state.network.means.any() and done >= 0:
             seed = int(state.rng.integers(2**31))
             state.network.place_mixture(encode(state.network, self.samples, self.device).mean, seed)
-            state.optimizer = torch.optim.Adam(state.network.parameters(), lr=rate)
+            state.optimizer = Adam(state.network.parameters(), lr=rate)
         if done >= 0:
             state.optimizer.param_groups[0]["lr"] = rate * self.config.decay ** (done // self.config.decay_epochs)
 

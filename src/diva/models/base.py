@@ -39,6 +39,7 @@ from diva.runs.folder import RunFolder, RunIdentity, fingerprint
 from diva.runs.records import record_from_plain
 from diva.runs.upgrade import LATER
 from diva.threads import one_thread_if_small
+from diva.training.adam import Adam
 from diva.training.encode import Codes, decode, encode
 from diva.training.loop import Objective, Watch, run_epochs
 from diva.training.state import EpochRecord, TrainState
@@ -515,7 +516,7 @@ class DeepClusterer(Clusterer):
             network = self._make_network().to(self._device())
         share_batch_norms(network)
         config = self.config_
-        optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+        optimizer = Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
         generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)
         return self.state_class(network, optimizer, generator, rng, seed)
 

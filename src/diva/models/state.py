@@ -20,6 +20,7 @@ from diva.networks.priors import LatentPrior, StandardNormal
 from diva.networks.vae import VAE
 from diva.runs.archive import Archive, parts_with
 from diva.runs.records import record_from_plain
+from diva.training.adam import Adam
 from diva.training.augmentation import Augmentation
 from diva.training.objectives import Elbo
 from diva.training.pseudo_labels import PseudoLabelHead
@@ -134,6 +135,6 @@ class DIVAState(TrainState):
                 raise ValueError("its pseudo-labels are of another number of classes")
             linear = nn.Linear(latent_dim, n_classes).to(device)
             linear.load_state_dict(parts_with(tensors, "head."))
-            optimizer = torch.optim.Adam(linear.parameters(), lr=self.optimizer.param_groups[0]["lr"])
+            optimizer = Adam(linear.parameters(), lr=self.optimizer.param_groups[0]["lr"])
             restore_optimizer("head_optimizer", optimizer, tensors)
             self.head = PseudoLabelHead(tensors["pseudo_labels"], linear, optimizer)

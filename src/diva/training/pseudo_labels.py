@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import skip_init
 
+from diva.training.adam import Adam
+
 CONFIDENT = 0.9  # mean probability over views
 
 
@@ -31,7 +33,7 @@ class PseudoLabelHead:
         """Choose labels by probabilities (n, G) that are averaged over views; start the classifier from codes (n, D)."""
         labels = torch.where(proba.amax(1) > CONFIDENT, proba.argmax(1), -1)
         linear = linear_discriminant(q_mean, labels, proba.shape[1]).to(device)
-        return cls(labels, linear, torch.optim.Adam(linear.parameters(), lr=learning_rate))
+        return cls(labels, linear, Adam(linear.parameters(), lr=learning_rate))
 
     @property
     def n_clusters(self) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor
 from diva.distributed import from_main, is_main, world_size
 from diva.runs.archive import Archive, parts_with
 from diva.runs.records import EpochRecord, record_from_plain
+from diva.training.adam import Adam
 
 __all__ = ["EpochRecord", "TrainState"]
 
@@ -101,7 +102,7 @@ class TrainState:
         self.optimizer = OPTIMIZERS[plain["kind"]](self.network.parameters(), **settings)
 
 
-OPTIMIZERS = {"Adam": torch.optim.Adam, "SGD": torch.optim.SGD}
+OPTIMIZERS = {"Adam": Adam, "SGD": torch.optim.SGD}
 KEPT_SETTINGS = ("lr", "weight_decay", "momentum")
 
 
@@ -113,8 +114,8 @@ def optimizer_settings(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 def optimizer_tensors(name: str, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """Moments and step counts of an optimizer; they are missing before the first step."""
-    state = optimizer.state_dict()["state"]
-    return {f"{name}.{i}.{key}": value for i, moments in state.items() for key, value in moments.items()}
+    params = enumerate(p for group in optimizer.param_groups for p in group["params"])
+    return {f"{name}.{i}.{key}": value for i, p in params for key, value in optimizer.state.get(p, {}).items()}
 
 
 def restore_optimizer(name: str, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
