@@ -109,3 +109,18 @@ def test_all_processes_end_with_one_model(together, tmp_path):
     alone = fit()
     assert history[0][0] == pytest.approx(alone[0][0][0], rel=0.1)  # other noise, the same loss
     assert history[-1][0] < history[0][0]
+
+
+def wished_and_continued():
+    model = DIVA(n_epochs=6, n_clusters=2, random_state=0).fit(IMAGES[:160])
+    n_clusters, labels = model.n_clusters_, model.labels_
+    model.partial_fit(IMAGES[160:])
+    return n_clusters, labels, model.n_components_, model.cluster_ids_, model.predict(IMAGES)
+
+
+@pytest.mark.slow
+def test_a_wish_and_what_comes_later_lead_all_processes_to_one_model(together):
+    first, second = together(wished_and_continued, 2)
+    assert first[0] == 2
+    for found, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(found, other)

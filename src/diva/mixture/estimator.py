@@ -213,7 +213,7 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         rng = make_generator(self.random_state)
         self.preparation_ = self._fit_preparation(ArrayBatches(X, weights, self.options.batch_size))
-        X = X if self.preparation_ is None else self.preparation_.apply(X)
+        X = X if self.preparation_ is None else self.preparation_.apply(X, X.dtype.type)
         measured = measure(ArrayBatches(X, weights, self.options.batch_size))
         base = first_component(measured, self.options).with_next_id(0)  # only its prior is used
         with _explaining_singular():
@@ -502,10 +502,10 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         """Rows that the mixture sees in the units of the data."""
         return rows if self.preparation_ is None else self.preparation_.undo(rows.astype(np.float32)).astype(np.float64)
 
-    def _raw_source(self, X: Any, sample_weight: Any, *, reset: bool) -> Iterable[Rows]:
+    def _raw_source(self, X: Any, sample_weight: Any, *, reset: bool, is_shard: bool = False) -> Iterable[Rows]:
         if isinstance(X, Shard):
             return self._shard(X, sample_weight, reset)
-        if (rows := self._rows_of_table(X, reset)) is not None:
+        if (rows := self._rows_of_table(X, reset, is_shard)) is not None:
             return self._weighted(rows, sample_weight)
         check_frame(X)
         if isinstance(X, Source | str | os.PathLike):
@@ -526,12 +526,7 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         return self._weighted(X, sample_weight)
 
     def _shard(self, X: Shard, sample_weight: Any, reset: bool) -> ShardBatches:
-        own = self._raw_source(X.rows, sample_weight, reset=reset)
-        if reset and self.schema_ is not None:
-            raise ValueError(
-                "The columns of a table are used as all of its rows suggest, and a Shard has only some. Give every process the "
-                "whole table, or numbers alone."
-            )
+        own = self._raw_source(X.rows, sample_weight, reset=reset, is_shard=True)
         return ShardBatches(own.in_batches_of, own.n_rows) if isinstance(own, ArrayBatches) else ShardBatches(lambda _: own)
 
     def _batches(self, X: Any, sample_weight: Any, reset: bool) -> ReiterableBatches:
@@ -549,10 +544,10 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
             sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         return ArrayBatches(rows, sample_weight, self.options.batch_size)
 
-    def _rows_of_table(self, X: Any, reset: bool) -> NDArray[Any] | None:
+    def _rows_of_table(self, X: Any, reset: bool, is_shard: bool) -> NDArray[Any] | None:
         """Rows of a table as numbers where columns are given; None if X is none."""
         if reset:
-            X = values_of(self, ColumnParameters).open_table(X)
+            X = values_of(self, ColumnParameters).open_table(X, is_shard=is_shard)
             if (schema := schema_of(X)) is not self.schema_:
                 self.schema_ = schema
         elif self.schema_ is not None:
@@ -578,7 +573,7 @@ class _Prepared:
 
     def __iter__(self) -> Iterator[Rows]:
         for rows in self._source:
-            yield replace(rows, values=self._preparation.apply(rows.values)) if len(rows) else rows
+            yield replace(rows, values=self._preparation.apply(rows.values, rows.values.dtype.type)) if len(rows) else rows
 
 
 @contextmanager

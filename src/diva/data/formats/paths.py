@@ -48,6 +48,7 @@ class ReadOptions:
     schema: TableSchema | None = None  # of a model: how columns are used
     keep_columns: bool = False  # whether to keep all columns of a table beside
     skip_broken: bool = False  # whether broken images of a folder are left out
+    is_shard: bool = False  # whether other processes have other rows of a table
 
     @property
     def choose_columns(self) -> bool:
@@ -58,7 +59,8 @@ class ReadOptions:
     @property
     def of_columns(self) -> ColumnOptions:
         """What they say about columns that are used as what they hold."""
-        return ColumnOptions(self.columns, self.exclude, self.id_column, self.label_column, self.missing or "impute")
+        missing = self.missing or "impute"
+        return ColumnOptions(self.columns, self.exclude, self.id_column, self.label_column, missing, is_shard=self.is_shard)
 
 
 def open_path(
