@@ -12,6 +12,12 @@ encoder gives a_k(x) and b_k(x) of v_k ~ Kumaraswamy(a_k, b_k), k < T, the decod
 It is no model of clusters: how many segments codes use adapts to the data, but a segment is a coordinate that several classes
 share. Where DIVA's comparison needs clusters, a sample belongs to its largest expected segment. Networks are fully connected,
 with as many segments as DIVA's codes are long; alpha0 is 5.
+
+A departure: the divergence gets its full weight little by little, over the first half of the epochs (as in Sonderby et al.,
+"Ladder variational autoencoders", 2016). Without, codes fall to the prior first. On ten well separated Gaussians (1,000
+samples, one hidden layer of 64, one seed) the bound was -66.1 and one-to-one accuracy .51 after 1,000 steps; with it -62.1
+and .80 after 900, -60.8 and .81 after 1,800. Codes that were taught the classes at first came to -60.7 and .98: the bound
+hardly prefers a segment for each class, which is why largest segments are no good clusters.
 """
 
 from __future__ import annotations
@@ -24,10 +30,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from diva.baselines.deep import GoingOn
-from diva.baselines.variational import BoundTerms, VariationalClusterer, VariationalConfig, VariationalNetwork
+from diva.baselines.variational import BoundTerms, NegativeBound, VariationalClusterer, VariationalConfig, VariationalNetwork
 from diva.models.config import DataParameters, RunParameters
 from diva.networks import MLPEncoder, kumaraswamy
 from diva.parameters import Number, Whole, parameter, takes
+from diva.training.loop import Batch, Loss
+from diva.training.state import TrainState
 
 SMALLEST = 1e-3  # a and b
 
@@ -38,6 +46,7 @@ class SBVAEConfig(VariationalConfig):
 
     latent_dim: int = parameter(16, Whole(2), help="Segments of a code, T, and most clusters there may be.")
     concentration: float = parameter(5.0, Number(), help="Of the prior of the sticks, alpha0.")
+    warmup: float = parameter(0.5, Number(0, 1), help="Share of the epochs over which the divergence gets its full weight.")
 
 
 class SBVAENetwork(VariationalNetwork):
@@ -70,6 +79,16 @@ class SBVAENetwork(VariationalNetwork):
         return log_pi, log_pi.amax(1)
 
 
+class RisingDivergence(NegativeBound):
+    """The objective, with a weight of the divergence that rises to 1."""
+
+    def loss(self, batch: Batch, state: TrainState) -> Loss:
+        """Mean over a batch."""
+        terms = super().loss(batch, state).terms
+        weight = min(1.0, (state.position + 1) / max(1.0, self.config.warmup * self.n_epochs))
+        return Loss(terms["reconstruction"] + weight * terms["kl"], terms)
+
+
 def all_sticks(v: Tensor) -> Tensor:
     """The last takes the rest: (n, T - 1) -> (n, T)."""
     return functional.pad(v, (0, 1), value=1.0)
@@ -81,5 +100,6 @@ class SBVAE(VariationalClusterer):
 
     config_class: ClassVar[type[SBVAEConfig]] = SBVAEConfig
     network_class: ClassVar[Any] = SBVAENetwork
+    objective_class: ClassVar[type[NegativeBound]] = RisingDivergence
     config_: SBVAEConfig
     network_: SBVAENetwork

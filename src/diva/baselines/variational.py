@@ -99,7 +99,7 @@ class NegativeBound:
     def after_epoch(self, state: TrainState, means: Mapping[str, float]) -> EpochRecord:
         """Nothing but the record."""
         n_clusters = int((state.buffers["counts"] > 0).sum())
-        found: dict[str, Any] = {**means, "bound": -means["loss"], "n_clusters": n_clusters}
+        found: dict[str, Any] = {**means, "bound": -means["reconstruction"] - means["kl"], "n_clusters": n_clusters}
         return EpochRecord(epoch=state.epoch, phase="training", **found)
 
     def stop_early(self, state: TrainState, record: EpochRecord) -> None:  # noqa: ARG002  # asked of every model
