@@ -263,6 +263,10 @@ def csv_null_bytes(path):
     return written(path, "x.csv", b"a,b\n" + bytes(1000))
 
 
+def csv_names_in_another_encoding_after_an_empty_line(path):
+    return written(path, "x.csv", b"\n-\xffe3,5,6\n1,2,3\n")
+
+
 def csv_of_no_packing(path):
     return written(path, "x.csv.gz", b"a,b\n1,2\n")
 
@@ -307,6 +311,12 @@ def parquet_spoilt_footer(path):
     content = bytearray(parquet(path, pa.table({"a": [1.0]})).read_bytes())
     content[-60:-20] = b"\xff" * 40
     return written(path, "x.parquet", bytes(content))
+
+
+def parquet_names_that_are_no_text(path):
+    file = io.BytesIO()
+    pq.write_table(pa.table({"aaaa": [1.0]}), file, store_schema=False)
+    return written(path, "x.parquet", file.getvalue().replace(b"aaaa", b"\x94aaa"))
 
 
 def parquet_without_content(path):

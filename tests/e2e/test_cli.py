@@ -655,15 +655,17 @@ def test_wrong_checksum_is_said(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
-def test_names_that_are_not_utf8(tmp_path):
-    """Run as a process: bytes reach it as they are."""
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_names_that_are_not_utf8(errors, tmp_path):
+    """Run as a process: bytes reach it as they are, and standard output is strict in most languages, but not in that of C."""
     np.save(tmp_path / "rows.npy", ROWS)
     source = os.fsencode(tmp_path) + b"/caf\xe9.npy"
     os.replace(tmp_path / "rows.npy", source)
     out = os.fsencode(tmp_path) + b"/\xe9t\xe9"
     diva = [sys.executable, "-c", "from diva.cli import main; main()"]
     for command in (["fit", source, "--out", out, *TINY], ["predict", out, source], ["report", out]):
-        done = subprocess.run([*diva, *command], capture_output=True, cwd=tmp_path, check=False)
+        environment = os.environ | {"PYTHONIOENCODING": f"utf-8:{errors}"}
+        done = subprocess.run([*diva, *command], capture_output=True, cwd=tmp_path, env=environment, check=False)
         assert done.returncode == 0, done.stderr
     assert "caf?" in Path(os.fsdecode(out), "report.html").read_text()
     assert len(load(Path(os.fsdecode(out), "model.diva")).predict(ROWS)) == len(ROWS)

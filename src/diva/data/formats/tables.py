@@ -182,7 +182,7 @@ def _parquet_file(path: Path, of_text: Sequence[str] = ()) -> Any:
         return pyarrow.parquet.ParquetFile(path, buffer_size=READ_BUFFER, pre_buffer=False, read_dictionary=list(of_text))
     except PermissionError:
         raise
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # of the names of columns
         raise DataError(f"Expected a Parquet file, but {path} is damaged or of another kind. Copy or write it anew.") from error
 
 
@@ -216,9 +216,9 @@ def csv_table(path: Path, label_column: str | None = None, *, as_text: bool = Fa
     delimiter = "\t" if ".tsv" in path.name.lower() else _delimiter(head)
     lines = csv.reader(_lines(path, head, delimiter), delimiter=delimiter)
     try:
-        first = next(lines, [])
+        first = next(filter(None, lines), [])  # lines may be empty
         n_lines = lines.line_num  # a name may go over several
-        second = next(lines, [])
+        second = next(filter(None, lines), [])
     except csv.Error as error:
         raise DataError(_endless(path)) from error
     n_skipped = n_lines if _is_header(first, second) else 0
@@ -332,7 +332,7 @@ def _lines(path: Path, head: str, delimiter: str) -> Iterator[str]:
 
 
 def _delimiter(head: str) -> str:
-    line = head.splitlines()[0]
+    line = head.lstrip().splitlines()[0]
     return max(",;\t|", key=lambda sign: (line.count(sign), sign == ","))
 
 

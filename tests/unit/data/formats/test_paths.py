@@ -770,6 +770,14 @@ def test_names(tmp_path):
     assert open_path(write_parquet_parts(tmp_path)[0]).name == tmp_path.name
 
 
+@pytest.mark.parametrize(("text", "names"), [("\n1;2\n3;4\n", ("column_1", "column_2")), ("\n\na;b\n\n1;2\n3;4\n", ("a", "b"))])
+def test_empty_lines_are_no_names(text, names, tmp_path):
+    (tmp_path / "x.csv").write_text(text)
+    opened = open_path(tmp_path / "x.csv")
+    assert opened.feature_names == names
+    assert opened.source.take(np.arange(2)).tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
 def test_names_that_are_not_utf8(tmp_path):
     folder_of(tmp_path / "cats", PIXELS[:2])
     folder = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")
