@@ -11,13 +11,14 @@ from sklearn.utils import Bunch
 import diva.models.config
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-# clusters, at least and at most; a short fit of images is not judged
+# clusters, at least and at most; short fits of networks are not judged
 FOUND = {
     "table": (3, 3),
     "images": (1, 99),
     "text": (3, 60),
     "vectors": (6, 6),
     "cells": (4, 4),
+    "sensors": (1, 99),
     "stream": (3, 3),
     "mixture": (2, 2),
 }
