@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # parameters are declared without torch
 Phase = Literal["warm-up", "coupled", "self-training"]
 
 MIN_EPOCHS = 15
-MAX_EPOCHS = 200
+MAX_EPOCHS = 40
 FURTHER_WARMUP, FURTHER_SELF_TRAINING = 0.1, 0.4  # of the epochs when a fit goes on
 MIN_STEPS = 1100  # gradient steps that small data deserve
 WIDEST = 10**6  # layer of a network
