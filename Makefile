@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 OPENBLAS_CORETYPE=Haswell
 SSE  := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OPENBLAS_CORETYPE=Nehalem
 
-.PHONY: screenshots demo test test-quality test-slow test-wheel wheel lint format fuzz kills audit sbom release-constraints bench docs clean
+.PHONY: screenshots demo test test-quality test-slow test-wheel wheel lint format fuzz faults kills audit sbom release-constraints bench docs clean
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -36,6 +36,9 @@ fuzz: $(READY)  ## odd arrays and damaged files for hours; goes on where it stop
 	$(BIN)/python -m tests.fuzz --estimator diva --cases $$(( $(CASES) / 100 )) --seed $(SEED)
 	$(BIN)/python -m tests.fuzz.readers --mutations $(FILES) --seed $(SEED)
 	$(BIN)/python -m tests.fuzz --estimator dpmixture --cases $(CASES) --seed $(SEED)
+
+faults: $(READY)  ## every command, with every write failing in turn: a full disk, a broken one, a kill
+	$(BIN)/python -m pytest -n 2 -m "slow or not slow" tests/faults
 
 kills: $(READY)  ## a thousand kills of diva stream and diva fit, and a judge who does not know the code
 	$(BIN)/python -m tests.kills --kills 1000 --seed $(SEED)
@@ -69,7 +72,7 @@ sbom: $(READY)  ## release/sbom.cdx.json, which is part of the wheel
 release-constraints: $(READY)  ## dist/constraints.txt: all that diva needs, with hashes: pip install --require-hashes -r
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[release]"
 	mkdir -p dist
-	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --no-header --no-annotate --no-emit-index-url \
+	$(BIN)/python -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-header --no-annotate --no-emit-index-url \
 		--no-emit-trusted-host --no-emit-find-links --constraint constraints.txt --output-file dist/constraints.txt pyproject.toml
 
 docs: $(READY)  ## the documentation as a site: site/index.html

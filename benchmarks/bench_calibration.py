@@ -17,7 +17,7 @@ from benchmarks.bench_diva import CASES
 from benchmarks.recording import RESULTS, Row, record
 from diva import DIVA, load
 
-DATA = ("digits", "mnist", "har")
+DATA = ("digits", "har", "mnist")
 N_SAMPLES = 10_000
 N_BINS = 15
 N_NEIGHBOURS = 20
@@ -42,8 +42,8 @@ def main() -> None:
             facts = {"majority accuracy": float(right.mean()), "mean confidence": float(confidence.mean())}
             rows.append({"data": name, "confidence": what, "K": model.n_clusters_, **facts, "calibration error": error})
             print(rows[-1], flush=True)
-    record("calibration", "Expected calibration error, against being in the cluster's majority class", rows)
-    draw(curves, RESULTS / "calibration.png")
+        record("calibration", "Expected calibration error, against being in the cluster's majority class", rows)
+        draw(curves, RESULTS / "calibration.png")
 
 
 def in_majority(clusters: NDArray[np.int64], classes: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -130,6 +130,8 @@ def section() -> list[str]:
 
 
 def main() -> None:
-    rows = [run_job(job) for job in JOBS]
-    record(NAME, "Six people's jobs, from a file to a picture", rows)
+    rows: list[Row] = []
+    for job in JOBS:
+        rows.append(run_job(job))
+        record(NAME, "Six people's jobs, from a file to a picture", rows)
     write_section(PAGE, NAME, section())

@@ -36,6 +36,7 @@ DETAILS = {
     "How good: clusters of real data": [
         *(f"diva_{name}" for name in ("digits", "mnist", "mnist60k", "fashion", "har", "reuters", "dec", "paper")),
         "alternatives",
+        "calibration",
         "diva_ablation",
         "diva_threads",
     ],

@@ -29,7 +29,7 @@ from torch.distributed.rendezvous import rendezvous
 from diva.exceptions import DistributedError
 
 PART_ROWS = 8192  # a part has so many rows at least: of fewer, more would be spent on handing out than on computing
-N_PARTS = 16  # of a batch, if it has rows enough; 2, 4, 8 or 16 processes then have equal shares
+N_PARTS = 16  # of a batch, if it has rows enough, else 8, 4 or 2; as many processes, or threads, then have equal shares
 LARGEST_PART = 1 << 18  # rows of a part beyond which there are more parts, for more processes
 TIMEOUT = 600.0  # seconds that a process waits for the others
 TIMEOUT_VARIABLE = "DIVA_TIMEOUT"
@@ -138,7 +138,8 @@ class Shard:
 
 def split(n_rows: int) -> list[slice]:
     """Cut consecutive rows into parts, whatever the number of processes."""
-    n_parts = max(1, min(n_rows // PART_ROWS, N_PARTS), n_rows // LARGEST_PART // N_PARTS * N_PARTS)
+    few = max(1, min(n_rows // PART_ROWS, N_PARTS))
+    n_parts = max(1 << few.bit_length() - 1, n_rows // LARGEST_PART // N_PARTS * N_PARTS)
     ends = [n_rows * (part + 1) // n_parts for part in range(n_parts)]
     return [slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False)]
 

@@ -126,6 +126,8 @@ class Explained:
         """
         from diva.report.figures import draw
 
+        if isinstance(X, str) and X in KINDS:
+            raise ValueError(f"Samples come first, or nothing: plot(kind={X!r}), or plot(X, kind={X!r}).")
         if kind == "auto":
             kind = "sizes" if X is None else "map"
         if kind not in KINDS:

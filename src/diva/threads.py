@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from typing import TypeVar
 
 import torch
@@ -19,23 +19,26 @@ LARGE = 1 << 17  # numbers
 T = TypeVar("T")
 R = TypeVar("R")
 
-_allowed: ContextVar[int | None] = ContextVar("allowed", default=None)
+_pool: ContextVar[ThreadPoolExecutor | None] = ContextVar("pool", default=None)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Work with one thread, but let :func:`mapped` use as many as torch has now."""
-    if _allowed.get() is not None:  # so it is already
+    allowed = torch.get_num_threads()
+    if allowed == 1:  # so it is already
         yield
         return
-    allowed = torch.get_num_threads()
-    token = _allowed.set(allowed)
     torch.set_num_threads(1)
     try:
-        yield
+        with ThreadPoolExecutor(allowed) as pool:  # its threads are started when first needed, and kept until the end
+            token = _pool.set(pool)
+            try:
+                yield
+            finally:
+                _pool.reset(token)
     finally:
         torch.set_num_threads(allowed)
-        _allowed.reset(token)
 
 
 def mapped(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -44,12 +47,8 @@ def mapped(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     Every item is worked on by one thread alone, so that the result does not depend on how many there are. Threads of torch's
     own would wait for each other after every operation, and two of them were slower than one.
     """
-    allowed = _allowed.get() or 1
-    if min(allowed, len(items)) < 2:
-        return [function(item) for item in items]
-    with ThreadPoolExecutor(min(allowed, len(items))) as pool:
-        contexts = [copy_context() for _ in items]
-        return list(pool.map(lambda context, item: context.run(function, item), contexts, items))
+    pool = _pool.get()
+    return [function(item) for item in items] if pool is None or len(items) < 2 else list(pool.map(function, items))
 
 
 @contextmanager

@@ -5,14 +5,21 @@ To add one, write a function here; its name says what is wrong with the file, th
 
 import gzip
 import io
+import json
+import shutil
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.fuzz.readers import example_run
+
+from diva.runs.archive import read_archive, write_archive
 
 MEGABYTE = 1 << 20
 BOMB = 300  # megabytes, more than any small file may unpack to
@@ -379,8 +386,129 @@ def image_cut_short(path):
     return image(path, png(64, 64, 0, 64)[:60])
 
 
+# --- models
+
+
+def tensors_only(path: Path, header: object, content: bytes = b"") -> Path:
+    """A safetensors file of any header."""
+    text = json.dumps(header).encode()
+    return written(path, "x.diva", struct.pack("<Q", len(text)) + text + content)
+
+
+def edited(path: Path, model: str, change: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
+    """A model with another document or other tensors, and a checksum that fits."""
+    whole = read_archive(example_run() / model, kinds=("DIVA", "DPMixture"))
+    change(whole.document, whole.tensors)
+    write_archive(path / "x.diva", whole.kind, whole.document, whole.tensors)
+    return path / "x.diva"
+
+
+def model_that_is_a_program(path):
+    return written(path, "x.diva", b"cos\nsystem\n(S'echo'\ntR.")
+
+
+def model_longer_header_than_file(path):
+    return written(path, "x.diva", struct.pack("<Q", 1 << 60) + b"{}")
+
+
+def model_vast_tensor(path):
+    return tensors_only(path, {"a": {"dtype": "F64", "shape": [10**12], "data_offsets": [0, 8 * 10**12]}})
+
+
+def model_overflowing_tensor(path):
+    return tensors_only(path, {"a": {"dtype": "F64", "shape": [1 << 62, 8], "data_offsets": [0, 0]}})
+
+
+def model_tensors_of_the_same_bytes(path):
+    tensor = {"dtype": "U8", "shape": [8], "data_offsets": [0, 8]}
+    return tensors_only(path, {"a": tensor, "b": tensor}, bytes(8))
+
+
+def model_of_brackets(path):
+    return written(path, "x.diva", struct.pack("<Q", 1 << 20) + b"[" * (1 << 20))
+
+
+def model_of_another_kind(path):
+    write_archive(path / "x.diva", "Enemy", {}, {"a": np.zeros(1)})
+    return path / "x.diva"
+
+
+def model_of_vast_layers(path):
+    return edited(path, "model.diva", lambda document, _: document["config"].update(hidden_sizes=[10**6, 10**6]))
+
+
+def model_of_vast_codes(path):
+    return edited(path, "model.diva", lambda document, _: document["config"].update(latent_dim=10**9))
+
+
+def model_of_negative_counts(path):
+    return edited(path, "mixture.diva", lambda _, tensors: tensors["past.counts"].neg_())
+
+
+def model_without_tensors(path):
+    return edited(path, "mixture.diva", lambda _, tensors: tensors.clear())
+
+
+def model_without_a_document(path):
+    return edited(path, "model.diva", lambda document, _: document.clear())
+
+
+def model_with_labels_of_no_component(path):
+    return edited(path, "mixture.diva", lambda _, tensors: tensors["component_labels"].add_(10**9))
+
+
+# --- folders of runs
+
+
+def copied(path: Path, name: str, content: bytes) -> Path:
+    """A run with another file in the place of its own, in a folder whose name is in the message."""
+    folder = path / "x.run"
+    shutil.copytree(example_run(), folder)
+    (folder / name).write_bytes(content)
+    return folder
+
+
+def results_with(path: Path, **facts: object) -> Path:
+    known = json.loads((example_run() / "results.json").read_text())
+    return copied(path, "results.json", json.dumps(known | facts).encode())
+
+
+def run_of_brackets(path):
+    return copied(path, "results.json", b"[" * MEGABYTE)
+
+
+def run_of_very_many_clusters(path):
+    return results_with(path, n_clusters=10**12, cluster_ids=None)
+
+
+def run_of_very_many_samples(path):
+    return results_with(path, n_samples=10**15)
+
+
+def run_of_very_wide_samples(path):
+    return results_with(path, n_features=10**12)
+
+
+def run_of_an_endless_summary(path):
+    folder = copied(path, "results.json", b"")
+    (folder / "results.json").unlink()
+    (folder / "results.json").symlink_to("/dev/zero")
+    return folder
+
+
+def run_of_an_endless_snapshot(path):
+    folder = copied(path, "snapshot.safetensors", b"")
+    (folder / "snapshot.safetensors").unlink()
+    (folder / "snapshot.safetensors").symlink_to("/dev/zero")
+    return folder
+
+
+def run_of_another_snapshot(path):
+    return copied(path, "snapshot.safetensors", (example_run() / "model.diva").read_bytes())
+
+
 ATTACKS = {
     name: value
     for name, value in globals().items()
-    if name.split("_")[0] in ("npz", "npy", "csv", "parquet", "idx", "image") and "_" in name
+    if name.split("_")[0] in ("npz", "npy", "csv", "parquet", "idx", "image", "model", "run") and "_" in name
 }

@@ -9,6 +9,8 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from diva import DIVA, distributed
+from diva.mixture.moves import MoveRecord
+from diva.models.state import DIVAState
 from diva.networks.batch_norm import share_batch_norms
 from diva.training.loop import Batch
 
@@ -56,6 +58,23 @@ def test_a_batch_with_fewer_samples_than_processes_is_refused(together):
     assert any(isinstance(a, ValueError) and "Raise batch_size" in str(a) for a in answers)
 
 
+def taken_over():
+    network = nn.Linear(2, 2)
+    optimizer = torch.optim.Adam(network.parameters())
+    state = DIVAState(network, optimizer, torch.Generator(), np.random.default_rng(distributed.rank()), seed=0)
+    if distributed.is_main():
+        state.lineage.append(MoveRecord("merge", (1, 2), (3,), 0.5, (10.0,), accepted=True))
+        state.variance = 0.25
+    state.follow_main()
+    return state.lineage, state.variance, state.rng.integers(1000), network.weight.tolist()
+
+
+def test_all_take_over_what_process_0_has(together):
+    first, second = together(taken_over, 2)
+    assert first == second
+    assert first[0][0].parents == (1, 2)
+
+
 class Stop:
     """A callback, which only process 0 asks."""
 
@@ -90,3 +109,18 @@ def test_all_processes_end_with_one_model(together, tmp_path):
     alone = fit()
     assert history[0][0] == pytest.approx(alone[0][0][0], rel=0.1)  # other noise, the same loss
     assert history[-1][0] < history[0][0]
+
+
+def wished_and_continued():
+    model = DIVA(n_epochs=6, n_clusters=2, random_state=0).fit(IMAGES[:160])
+    n_clusters, labels = model.n_clusters_, model.labels_
+    model.partial_fit(IMAGES[160:])
+    return n_clusters, labels, model.n_components_, model.cluster_ids_, model.predict(IMAGES)
+
+
+@pytest.mark.slow
+def test_a_wish_and_what_comes_later_lead_all_processes_to_one_model(together):
+    first, second = together(wished_and_continued, 2)
+    assert first[0] == 2
+    for found, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(found, other)

@@ -130,6 +130,53 @@ def test_a_link_that_was_asked_for_is_followed(folder):
     assert (folder / "link.html").is_symlink()
 
 
+READ_BY = {"results.json": "report", "source.json": "resume", "config.json": "resume", "stream/stream.json": "stream"}
+
+
+@pytest.mark.parametrize("end", ["a pipe", "an endless device", "too many brackets"])
+@pytest.mark.parametrize("name", READ_BY)
+def test_a_document_that_does_not_end(name, end, folder):
+    path, command = folder / "run" / name, READ_BY[name]
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    if end == "a pipe":
+        os.mkfifo(path)
+    elif end == "an endless device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.write_text("[" * 100_000)
+    if command == "resume":
+        (folder / "run/model.diva").unlink()  # it is not finished
+    result = run(command, folder / "run", *([folder / "rows.csv"] if command == "stream" else []))
+    assert_said(result)
+    assert result.exit_code != 0
+    assert path.name in result.stderr, result.output
+
+
+@pytest.mark.parametrize("name", ["stream", "stream/events.jsonl", "stream/files.jsonl", "stream/model-000001.diva"])
+def test_a_stream_does_not_write_through_a_link_in_the_folder(name, folder):
+    precious = folder / "precious"
+    precious.mkdir() if name == "stream" else precious.write_text("precious")
+    (folder / "run/stream").mkdir(exist_ok=True)
+    if name == "stream":
+        (folder / "run/stream").rmdir()
+    (folder / "run" / name).symlink_to(precious)
+    result = run("stream", folder / "run", folder / "rows.csv")
+    assert_said(result)
+    assert precious.is_dir() or precious.read_text() == "precious"
+    assert not precious.is_dir() or os.listdir(precious) == []
+    assert name.endswith(".diva") == (result.exit_code == 0), result.output
+
+
+def test_a_resumed_run_does_not_write_its_model_through_a_link_in_the_folder(folder):
+    (folder / "run/snapshot.safetensors").unlink()
+    (folder / "run/model.diva").unlink()
+    (folder / "run/model.diva").symlink_to(folder / "precious")
+    assert run("resume", folder / "run", "--no-report").exit_code == 0
+    assert not (folder / "precious").exists()
+    assert not (folder / "run/model.diva").is_symlink()
+
+
 @pytest.mark.parametrize("seconds", [0.3, 0.8, 1.5])
 def test_ctrl_c_while_the_command_line_is_put_together(seconds):
     process = subprocess.Popen(

@@ -255,7 +255,11 @@ def test_text_by_command_line(make):
     assert len(said["data"]["words"]) == said["n_clusters"]
     words = set().union(*said["data"]["words"])
     assert words & {"goal", "rates", "rain", "storm", "market", "striker"}
-    assert make is not lines or "Words that tell clusters apart" in Path("run/report.html").read_text()
+    if make is lines:
+        page = Path("run/report.html").read_text()
+        assert "Words that tell clusters apart" in page
+        assert "texts of" in page
+        assert documents()[0][0] in page  # on the map
     assert run("predict", "run", source, "--out", "p.csv").exit_code == 0
     assert len(pd.read_csv("p.csv")) == 90
 
@@ -269,6 +273,11 @@ def test_text_in_python(make):
     again = diva.load("model.diva")
     np.testing.assert_array_equal(again.predict(texts), model.labels_)
     np.testing.assert_array_equal(again.predict(pd.DataFrame({"text": texts})), model.labels_)
+    told = model.describe(texts)
+    assert sum(told["size"]) == len(texts)
+    words = {word for name in told["name"] for word in name.split(", ") if word}
+    assert words <= set(model.feature_names_in_)  # and nothing else
+    assert texts[1] in model.report(texts, "texts.html", projection="pca").read_text()
     with pytest.raises(ValueError, match="columns='auto'"):
         make().set_params(columns=None).fit(texts)
 

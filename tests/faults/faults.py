@@ -26,7 +26,7 @@ class Disk:
     """Counts what is done below a folder: opening to write, writing, syncing, renaming, linking, making folders.
 
     From the n-th on the disk is ``full``, or the n-th alone fails on a ``broken`` one, or there the process dies (``kill``).
-    What is half written stays so.
+    What is half written stays so. Calls that a signal interrupts are not among them: Python itself makes them again (PEP 475).
     """
 
     folder: Path

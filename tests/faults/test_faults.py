@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from diva import DPMixture
 from diva.cli import app
+from diva.cli._tables import TableWriter
 from diva.runs.folder import RunFolder
 from diva.runs.load import load
 
@@ -22,6 +23,7 @@ from .faults import KILLED, Disk, Kind, in_a_process
 
 ROWS = np.concatenate([np.random.default_rng(c).normal(3 * c, 0.3, size=(20, 3)) for c in range(3)])
 TINY = ["--n-epochs", "2", "--latent-dim", "2", "--hidden-sizes", "4", "--n-views", "1", "--n-laps", "1"]
+TINY += ["--max-components", "3"]
 FIT = ["fit", "rows.npy", "--out", "run", *TINY, "--no-report"]
 RESUME = ["resume", "run", "--no-report"]
 STREAM = ["stream", "run", "parts", "--batch-size", "16", "--predictions", "p.jsonl"]
@@ -248,3 +250,22 @@ def test_every_write_fails(name, kind, prepared, tmp_path):
     for n in range(begin.n_writes):
         disturb(name, kind, n, begin, tmp_path / str(n))
         shutil.rmtree(tmp_path / str(n))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_table_of_many_writes_takes_its_place_when_it_is_whole(suffix, tmp_path):
+    path = tmp_path / f"p.{suffix}"
+
+    def write() -> None:
+        with TableWriter(path) as table:
+            for part in range(3):
+                table.write({"a": np.arange(part, 2000)})
+
+    with Disk(tmp_path).mounted() as disk:
+        write()
+    before = path.read_bytes()
+    for n in range(len(disk.done)):
+        with Disk(tmp_path, "full", n).mounted(), pytest.raises(OSError, match=f"Could not write .*p.{suffix}.*space"):
+            write()
+        assert path.read_bytes() == before
+        assert os.listdir(tmp_path) == [path.name]

@@ -115,6 +115,7 @@ def test_plots(mixture, images, backend):
     ("args", "message"),
     [
         ({"kind": "pie"}, "kind should be one of"),
+        ({"X": "tree"}, r"plot\(kind='tree'\)"),
         ({"kind": "map"}, "the model keeps none: pass them"),
         ({"backend": "gnuplot"}, "backend should be one of"),
         ({"X": WINE.data, "level": "class", "projection": "pca"}, "level should be one of 'cluster', 'component' here"),

@@ -11,16 +11,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
+import numpy as np
 import torch
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional
 
+from diva.baselines.deep import DeepBaseline
 from diva.data import Samples
-from diva.models.base import DeepClusterer
 from diva.models.config import LAYERS, LONGEST, TrainingConfig
-from diva.parameters import Number, OneOf, Whole, parameter, values_of
+from diva.parameters import Number, OneOf, Whole, parameter
 from diva.training.encode import encode
 from diva.training.loop import Batch, Loss, shuffled_batches
 from diva.training.state import EpochRecord, TrainState
@@ -174,25 +177,32 @@ class Pretraining:
         state.position = next((start for start in self.starts if start >= state.position), state.position)
 
 
-class AutoEncoderClusterer(DeepClusterer):
-    """A model that starts from the auto-encoder: it names its network and objective, and says what codes belong to."""
+def k_means(z: Tensor, n_clusters: int, rng: np.random.Generator, n_init: int = 20) -> KMeans:
+    """Clusters of codes (n, D) on the CPU."""
+    with threadpool_limits(1):  # so that it does not depend on which thread is done first
+        return KMeans(n_clusters, n_init=n_init, random_state=int(rng.integers(2**31))).fit(z.numpy())
+
+
+class AutoEncoderClusterer(DeepBaseline):
+    """A model that starts from the auto-encoder."""
 
     config_class: ClassVar[type[AutoEncoderConfig]]
-    network_class: ClassVar[Callable[..., StackedAutoEncoder]]  # of the shape of the input and the config
-    objective_class: ClassVar[Callable[..., Pretraining]]  # of the config, the samples and a device
+    network_class: ClassVar[Callable[..., StackedAutoEncoder]]
+    objective_class: ClassVar[Callable[..., Pretraining]]
     config_: AutoEncoderConfig
 
-    def _resolve(self, is_image: bool, n_samples: int) -> AutoEncoderConfig:  # noqa: ARG002  # asked of every model
-        config = self.config_class.from_plain(values_of(self, self.config_class).to_plain())  # numbers of numpy cannot be JSON
+    def _resolve(self, is_image: bool, n_samples: int) -> AutoEncoderConfig:
+        config = cast(AutoEncoderConfig, super()._resolve(is_image, n_samples))
         return config if config.sizes else replace(config, latent_dim=math.prod(self.pipeline_.scaling.input_shape))
 
-    def _make_network(self) -> StackedAutoEncoder:
-        return self.network_class(self.pipeline_.scaling.input_shape, self.config_)
+    def _make_objective(self, samples: Samples, validation: Samples | None) -> Pretraining:
+        if (told := getattr(self.config_, "n_clusters", 1)) > len(samples):
+            raise ValueError(f"n_clusters={told} needs as many samples, got {len(samples)}.")
+        return cast(Pretraining, super()._make_objective(samples, validation))
 
-    def _make_objective(self, samples: Samples, validation: Samples | None) -> Pretraining:  # noqa: ARG002  # asked of every model
-        return self.objective_class(self.config_, samples, self._device())
-
-    def _make_state(self, objective: Pretraining, seed: int) -> TrainState:
-        state = self._fresh_state(seed)
+    def _begin(self, state: TrainState, objective: Pretraining) -> None:
         state.network.measure(objective.samples, objective.device)
-        return state
+
+    def _go_on(self, state: TrainState, objective: Pretraining) -> None:
+        super()._go_on(state, objective)
+        state.position = objective.n_pretraining

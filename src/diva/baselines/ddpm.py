@@ -25,6 +25,7 @@ from torch import Tensor
 
 from diva.baselines.autoencoder import FeatureConfig, Pretraining, StackedAutoEncoder
 from diva.baselines.components import Components, GrowingClusterer, compact
+from diva.baselines.deep import GoingOn
 from diva.mixture.stats import SuffStats, concat
 from diva.models.base import Assignment
 from diva.models.config import DataParameters, RunParameters
@@ -167,7 +168,7 @@ class MonteCarloEM(Pretraining):
         return log_p
 
 
-@takes(DataParameters, DDPMConfig, RunParameters)
+@takes(DataParameters, DDPMConfig, GoingOn, RunParameters)
 class DDPM(GrowingClusterer):
     """Deep Dirichlet process mixture (Li et al. 2022): a flow and Gibbs sampling, which find the number of clusters."""
 

@@ -15,13 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional
 
-from diva.baselines.autoencoder import AutoEncoderClusterer, AutoEncoderConfig, Pretraining, StackedAutoEncoder
-from diva.data import Samples
+from diva.baselines.autoencoder import AutoEncoderClusterer, AutoEncoderConfig, Pretraining, StackedAutoEncoder, k_means
+from diva.baselines.deep import GoingOn
 from diva.models.base import Assignment
 from diva.models.config import DataParameters, RunParameters
 from diva.parameters import Number, Whole, parameter, takes
@@ -79,9 +77,7 @@ class EmbeddedClustering(Pretraining):
 
     def place_centres(self, z: Tensor, state: TrainState) -> Tensor:
         """By k-means; then codes, which are returned, are scaled to be about 2 from their centre: the tail of the kernel."""
-        seed = int(state.rng.integers(2**31))
-        with threadpool_limits(1):  # so that it does not depend on which thread is done first
-            found = KMeans(self.config.n_clusters, n_init=20, random_state=seed).fit(z.numpy())
+        found = k_means(z, self.config.n_clusters, state.rng)
         unit = max(math.sqrt(found.inertia_ / len(z)) / 2, 1e-6)
         state.network.centres.data.copy_(torch.from_numpy(found.cluster_centers_ / unit))
         state.network.rescale(unit)
@@ -102,18 +98,13 @@ class EmbeddedClustering(Pretraining):
         return replace(record, n_clusters=self.config.n_clusters) if record.phase == "clustering" else record
 
 
-@takes(DataParameters, DECConfig, RunParameters)
+@takes(DataParameters, DECConfig, GoingOn, RunParameters)
 class DEC(AutoEncoderClusterer):
     """Deep embedded clustering (Xie et al. 2016) into a given number of clusters."""
 
     config_class, network_class, objective_class = DECConfig, DECNetwork, EmbeddedClustering
     config_: DECConfig
     network_: DECNetwork
-
-    def _make_objective(self, samples: Samples, validation: Samples | None) -> Pretraining:
-        if len(samples) < self.config_.n_clusters:
-            raise ValueError(f"n_clusters={self.config_.n_clusters} needs as many samples, got {len(samples)}.")
-        return super()._make_objective(samples, validation)
 
     def _is_usable(self, state: TrainState) -> bool:
         return "target" in state.buffers

@@ -7,8 +7,8 @@ are merged, by the Hastings ratio of a Dirichlet process mixture; the nets gain 
 auto-encoder, which takes turns with the clusters: it then reconstructs, and draws codes to the mean of their cluster.
 
 Departures: codes are centred and scaled instead of normalized; a component has the mean of its precision, not the mode;
-sub-cluster nets learn from the start; fewer epochs, at a higher learning rate of the clustering net; clusters that are nobody's
-most probable one are removed; the auto-encoder is that of `diva.baselines.autoencoder`.
+sub-cluster nets learn from the start; fewer epochs, the clustering net at the higher learning rate of the sub-cluster nets;
+clusters that are nobody's most probable one are removed; the auto-encoder is that of `diva.baselines.autoencoder`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 from torch.nn import functional
 
-from diva.baselines.autoencoder import FeatureConfig, Pretraining, StackedAutoEncoder
+from diva.baselines.autoencoder import FeatureConfig, Pretraining, StackedAutoEncoder, k_means
 from diva.baselines.components import Components, Growing, GrowingClusterer, compact
+from diva.baselines.deep import GoingOn
 from diva.data import Samples
 from diva.mixture.local import summarize
 from diva.mixture.stats import SuffStats
@@ -61,8 +60,7 @@ class DeepDPMConfig(FeatureConfig):
         help="Variance that the prior expects in each direction, as a share of that of all codes in all directions.",
     )
     n_hidden: int = parameter(50, Whole(), help="Hidden units of the clustering net and of each sub-cluster net.")
-    cluster_learning_rate: float = parameter(5e-3, Number(), help="Of Adam, for the clustering net.")
-    subcluster_learning_rate: float = parameter(5e-3, Number(), help="Of Adam, for the sub-cluster nets.")
+    cluster_learning_rate: float = parameter(5e-3, Number(), help="Of Adam, for the clustering net and the sub-cluster nets.")
     move_every: int = parameter(12, Whole(), help="Epochs from splits to merges, and from merges to splits.")
 
 
@@ -120,15 +118,6 @@ class DeepDPMNetwork(StackedAutoEncoder):
         self.head.select(clusters)
         self.components.hold(self.components.stats[clusters])
 
-    def adam(self, config: DeepDPMConfig) -> Adam:
-        """An optimizer with a learning rate for each net."""
-        nets = {"head.sub": config.subcluster_learning_rate, "h": config.cluster_learning_rate, "": config.learning_rate}
-        groups: dict[str, Any] = {start: {"params": [], "lr": rate} for start, rate in nets.items()}
-        for name, value in self.named_parameters():
-            groups[next(start for start in nets if name.startswith(start))]["params"].append(value)
-        groups = {start: group for start, group in groups.items() if group["params"]}
-        return Adam([*groups.values()], lr=config.learning_rate, weight_decay=config.weight_decay)
-
 
 class SplitsAndMerges(Pretraining):
     """The objective: an auto-encoder, then clusters and features in turn."""
@@ -160,17 +149,22 @@ class SplitsAndMerges(Pretraining):
         super().before_epoch(state)
         clustering = self.phase(state.position) == "clustering"
         if state.position in self.turns:
-            state.optimizer = state.network.adam(self.config)
+            self.renew_optimizer(state)
             if clustering:
                 self.begin_clusters(state)
         if clustering:
             target = state.network.log_joint(state.buffers["codes"].to(self.device)).log_softmax(1)
             state.buffers = state.buffers | {"target": target.float().cpu()}
 
+    def renew_optimizer(self, state: TrainState) -> None:
+        """Adam without moments: for the nets while clusters are learnt, else for the auto-encoder."""
+        rate = self.config.cluster_learning_rate if self.turn(state.position)[0] else self.config.learning_rate
+        state.optimizer = Adam(state.network.parameters(), lr=rate, weight_decay=self.config.weight_decay)
+
     def begin_clusters(self, state: TrainState) -> None:
         """Fresh nets, and a mixture of the codes as they are now: with clusters of k-means, or those of the turn before."""
         net, z = state.network, self.standardized_codes(state.network)
-        labels = state.buffers["labels"] if "labels" in state.buffers else self.k_means(z, self.config.n_clusters, state)
+        labels = state.buffers["labels"] if "labels" in state.buffers else self.groups(z, self.config.n_clusters, state)
         labels = compact(labels)[1]
         state.buffers = {"codes": z, "labels": labels}
         clusters = torch.arange(int(labels.max()) + 1)
@@ -180,11 +174,10 @@ class SplitsAndMerges(Pretraining):
         net.head.renew(net.head.output, clusters)
         self.cut(clusters, state)
 
-    def k_means(self, z: Tensor, n_clusters: int, state: TrainState) -> Tensor:
-        """Labels (n,) of codes on the CPU."""
-        found = KMeans(min(n_clusters, len(np.unique(z, axis=0))), n_init=3, random_state=int(state.rng.integers(2**31)))
-        with threadpool_limits(1):  # so that it does not depend on which thread is done first
-            return torch.from_numpy(found.fit_predict(z.numpy()).astype(np.int64))
+    def groups(self, z: Tensor, n_clusters: int, state: TrainState) -> Tensor:
+        """Labels (n,) of codes on the CPU, by k-means."""
+        n_clusters = min(n_clusters, len(np.unique(z, axis=0)))
+        return torch.from_numpy(k_means(z, n_clusters, state.rng, n_init=3).labels_.astype(np.int64))
 
     def cut(self, clusters: Tensor, state: TrainState) -> None:
         """Fresh sub-cluster nets for some clusters, with the two halves that k-means finds."""
@@ -193,7 +186,7 @@ class SplitsAndMerges(Pretraining):
         head.renew(head.sub_output, clusters)
         for k in clusters.tolist():
             mine = z[labels == k]
-            halves = self.k_means(mine, 2, state)  # one, if all codes are the same
+            halves = self.groups(mine, 2, state)  # one, if all codes are the same
             head.sub_means[k] = torch.stack([mine[halves == 0].mean(0), mine[halves == halves.max()].mean(0)])
 
     def loss(self, batch: Batch, state: TrainState) -> Loss:
@@ -233,11 +226,10 @@ class SplitsAndMerges(Pretraining):
         resp = net.cluster_logits(z).softmax(1)
         labels = resp.argmax(1)
         net.components.hold(summarize(net.components.family, z, resp))
-        halves = functional.one_hot(labels, resp.shape[1]).to(z).unsqueeze(2) * net.head.halves(z, labels).softmax(1).unsqueeze(
-            1
-        )
-        counts = halves.sum(0).unsqueeze(2)  # (K, 2, 1)
-        net.head.sub_means = torch.where(counts > 0, torch.einsum("nkj,nd->kjd", halves, z) / counts, net.head.sub_means)
+        member, halves = functional.one_hot(labels, resp.shape[1]).to(z), net.head.halves(z, labels).softmax(1)
+        counts = (member.T @ halves).unsqueeze(2)  # (K, 2, 1)
+        sums = torch.einsum("nk,nj,nd->kjd", member, halves, z)
+        net.head.sub_means = torch.where(counts > 0, sums / counts, net.head.sub_means)
         state.buffers = state.buffers | {"labels": labels.cpu()}
 
     def move(self, state: TrainState, splits: bool) -> dict[str, Any]:
@@ -252,7 +244,7 @@ class SplitsAndMerges(Pretraining):
         net.head.select(sources)
         net.components.hold(parts.regrouped(target, len(sources)))
         state.buffers = state.buffers | {"labels": target[labels].cpu()}
-        state.optimizer = net.adam(self.config)  # its moments are of another shape
+        self.renew_optimizer(state)  # its moments are of another shape
         self.cut((torch.bincount(target) == 2 - splits).nonzero().squeeze(1), state)
         n_moved = abs(len(sources) - len(used))
         return {"births" if splits else "merges": n_moved, "deletes": n_before - len(used)}
@@ -291,7 +283,7 @@ class SplitsAndMerges(Pretraining):
         return torch.from_numpy(np.log(state.rng.random(len(log_ratio)))).to(log_ratio) < log_ratio
 
 
-@takes(DataParameters, DeepDPMConfig, RunParameters)
+@takes(DataParameters, DeepDPMConfig, GoingOn, RunParameters)
 class DeepDPM(GrowingClusterer):
     """Deep clustering by splits and merges (Ronen et al. 2022), which finds the number of clusters."""
 
@@ -299,10 +291,9 @@ class DeepDPM(GrowingClusterer):
     config_: DeepDPMConfig
     network_: DeepDPMNetwork
 
-    def _make_state(self, objective: Pretraining, seed: int) -> TrainState:
-        state = super()._make_state(objective, seed)
-        state.optimizer = state.network.adam(self.config_)
-        return state
+    def _go_on(self, state: TrainState, objective: Pretraining) -> None:
+        super()._go_on(state, objective)
+        state.buffers = {"labels": torch.from_numpy(self._assign(self._encode(objective.samples)).positions)}
 
     def _is_usable(self, state: TrainState) -> bool:
         return "codes" in state.buffers

@@ -2,12 +2,14 @@
 
 The mixture of `diva.mixture`, with the settings of the paper's comparison: diagonal covariances, one component at first and
 births from then on, every component a cluster, and a prior that expects the same variance of all features, a tenth of their
-mean variance, with D + 2 degrees of freedom.
+mean variance. A departure: with diagonal covariances the prior of a feature has 3 degrees of freedom, what a Wishart prior of
+all features with the paper's D + 2 leaves to each of them by itself. With D + 2 for each, the expected variance of every pixel
+is worth 786 images, and one component has a higher bound than 20 on 3,000 images of MNIST: no births can help there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,6 +29,8 @@ from diva.parameters import Number, OneOf, Whole, parameter, takes
 from diva.runs.archive import parts_with
 from diva.training.encode import Codes
 
+FEATURE_FREEDOM = 3.0  # of the precision of one feature, if that of all has a Wishart prior with D + 2: nu0 - (D - 1)
+
 
 @dataclass(frozen=True)
 class DPMMConfig(Config):
@@ -36,6 +40,12 @@ class DPMMConfig(Config):
     covariance_type: str = parameter("diag", OneOf("diag", "full"), help="Shape of a component.")
     covariance_scale: float = parameter(
         0.1, Number(), help="Expected variance of a feature in a component, as a share of the mean variance of all features."
+    )
+    degrees_of_freedom: float | None = parameter(
+        None,
+        Number(2),
+        help="""How many samples the expected variance is worth, about. By default 3 for a feature by itself (diag), and the
+        number of features plus 2 for all together (full).""",
     )
     max_components: int = parameter(200, Whole(), help="Most components the mixture may have.")
     max_laps: int = parameter(100, Whole(), help="Passes over the data at most.")
@@ -93,7 +103,10 @@ class DPMM(MixtureClusterer):
     config_: DPMMConfig
 
     def _fit_rows(self, rows: NDArray[np.float32], seed: int) -> None:
-        options = MixtureOptions(**vars(self.config_), grouping=None, device=str(self._device()), seed=seed)
+        config = self.config_
+        if config.covariance_type == "diag" and config.degrees_of_freedom is None:
+            config = replace(config, degrees_of_freedom=FEATURE_FREEDOM)
+        options = MixtureOptions(**vars(config), grouping=None, device=str(self._device()), seed=seed)
         start = MixtureModel.start(one_unit(rows), options)
         self.mixture_ = fit_from(start, ArrayBatches(rows), len(rows), options.generator()).model
 

@@ -26,6 +26,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from diva.baselines.deep import GoingOn
 from diva.baselines.variational import BoundTerms, VariationalClusterer, VariationalConfig, VariationalNetwork
 from diva.models.config import DataParameters, RunParameters
 from diva.networks import MLPEncoder, normal
@@ -89,7 +90,7 @@ class GMVAENetwork(VariationalNetwork):
         return joint.log_softmax(1), joint.logsumexp(1)
 
 
-@takes(DataParameters, GMVAEConfig, RunParameters)
+@takes(DataParameters, GMVAEConfig, GoingOn, RunParameters)
 class GMVAE(VariationalClusterer):
     """Gaussian mixture variational auto-encoder (Dilokthanakul et al. 2016) with a given number of Gaussians."""
 

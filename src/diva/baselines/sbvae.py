@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from diva.baselines.deep import GoingOn
 from diva.baselines.variational import BoundTerms, VariationalClusterer, VariationalConfig, VariationalNetwork
 from diva.models.config import DataParameters, RunParameters
 from diva.networks import MLPEncoder, kumaraswamy
@@ -74,7 +75,7 @@ def all_sticks(v: Tensor) -> Tensor:
     return functional.pad(v, (0, 1), value=1.0)
 
 
-@takes(DataParameters, SBVAEConfig, RunParameters)
+@takes(DataParameters, SBVAEConfig, GoingOn, RunParameters)
 class SBVAE(VariationalClusterer):
     """Stick-breaking variational auto-encoder (Nalisnick and Smyth 2017); clusters are largest segments."""
 

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from diva.atomic import without_link
 from diva.data import Samples
 from diva.models.base import Clusterer, describe_epoch, seed_of
 from diva.models.config import Config
@@ -64,7 +65,7 @@ class ShallowClusterer(Clusterer):
             self.history_ = [record]
             if folder is not None and identity is not None:  # says that the run got here, and with what
                 folder.write_checkpoint(Archive(kind, {"history": [vars(record)]}, {}), identity)
-                self.save(folder.model)
+                self.save(without_link(folder.model))
             if run.verbose:
                 print(describe_epoch(record, 1), flush=True)
             for callback in run.callbacks:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,11 +26,11 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from diva.baselines.autoencoder import AutoEncoderConfig, Pretraining, StackedAutoEncoder
-from diva.data import Samples
-from diva.models.base import Assignment, DeepClusterer
+from diva.baselines.autoencoder import AutoEncoderClusterer, AutoEncoderConfig, Pretraining, StackedAutoEncoder
+from diva.baselines.deep import GoingOn
+from diva.models.base import Assignment
 from diva.models.config import DataParameters, RunParameters
-from diva.parameters import Number, Whole, parameter, takes, values_of
+from diva.parameters import Number, Whole, parameter, takes
 from diva.training.adam import Adam
 from diva.training.encode import Codes, encode
 from diva.training.loop import Batch, Loss
@@ -146,29 +146,13 @@ class VariationalEmbedding(Pretraining):
         return EpochRecord(epoch=state.epoch, phase=phase, **found)
 
 
-@takes(DataParameters, VaDEConfig, RunParameters)
-class VaDE(DeepClusterer):
+@takes(DataParameters, VaDEConfig, GoingOn, RunParameters)
+class VaDE(AutoEncoderClusterer):
     """Variational deep embedding (Jiang et al. 2017) into a given number of clusters."""
 
-    config_class: ClassVar[type[VaDEConfig]] = VaDEConfig
+    config_class, network_class, objective_class = VaDEConfig, VaDENetwork, VariationalEmbedding
     config_: VaDEConfig
     network_: VaDENetwork
-
-    def _resolve(self, is_image: bool, n_samples: int) -> VaDEConfig:  # noqa: ARG002  # asked of every model
-        return VaDEConfig.from_plain(values_of(self, VaDEConfig).to_plain())  # numbers of numpy cannot be written as JSON
-
-    def _make_network(self) -> VaDENetwork:
-        return VaDENetwork(self.pipeline_.scaling.input_shape, self.config_)
-
-    def _make_objective(self, samples: Samples, validation: Samples | None) -> VariationalEmbedding:  # noqa: ARG002  # asked of every model
-        if len(samples) < self.config_.n_clusters:
-            raise ValueError(f"n_clusters={self.config_.n_clusters} needs as many samples, got {len(samples)}.")
-        return VariationalEmbedding(self.config_, samples, self._device())
-
-    def _make_state(self, objective: VariationalEmbedding, seed: int) -> TrainState:
-        state = self._fresh_state(seed)
-        state.network.measure(objective.samples, objective.device)
-        return state
 
     def _is_usable(self, state: TrainState) -> bool:
         return bool(state.network.means.any())

@@ -13,11 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from diva.baselines.deep import DeepBaseline
 from diva.data import Samples
-from diva.models.base import Assignment, DeepClusterer
+from diva.models.base import Assignment
 from diva.models.config import LAYERS, TrainingConfig
 from diva.networks import BernoulliNLL, GaussianNLL, MLPDecoder
-from diva.parameters import Whole, parameter, values_of
+from diva.parameters import Whole, parameter
 from diva.training.encode import Codes
 from diva.training.loop import Batch, Loss, shuffled_batches
 from diva.training.state import EpochRecord, TrainState
@@ -106,26 +107,16 @@ class NegativeBound:
         state.position = self.n_epochs
 
 
-class VariationalClusterer(DeepClusterer):
+class VariationalClusterer(DeepBaseline):
     """A variational auto-encoder that knows where samples belong; clusters are those of its components that have samples."""
 
     config_: Any
     network_: VariationalNetwork
-    network_class: ClassVar[Any]
     objective_class: ClassVar[type[NegativeBound]] = NegativeBound
 
-    def _resolve(self, is_image: bool, n_samples: int) -> TrainingConfig:  # noqa: ARG002  # asked of every model
-        return self.config_class.from_plain(values_of(self, self.config_class).to_plain())  # numbers of numpy become plain
-
-    def _make_network(self) -> nn.Module:
-        network: nn.Module = self.network_class(self.pipeline_.scaling.input_shape, self.config_)
-        return network
-
-    def _make_objective(self, samples: Samples, validation: Samples | None) -> NegativeBound:  # noqa: ARG002  # asked of every model
-        return self.objective_class(self.config_, samples, self._device())
-
-    def _make_state(self, objective: NegativeBound, seed: int) -> TrainState:  # noqa: ARG002  # asked of every model
-        return self._fresh_state(seed)
+    def _go_on(self, state: TrainState, objective: NegativeBound) -> None:
+        super()._go_on(state, objective)
+        state.network.in_use.fill_(True)  # components without old samples may have new ones
 
     def _finish(self, state: TrainState, objective: NegativeBound) -> None:
         positions, in_use = self._assign(self._encode(objective.samples)).positions, self.network_.in_use

@@ -19,7 +19,12 @@ nearest few, took most samples here; averages move ten times as fast, as there a
 without swings; labels are those of expected sticks, not of a draw; the likelihood of rows is Gaussian with a variance that is
 learnt, not 5 squared errors; and only what ``fit`` is given is learnt from, where the original adds the test data.
 
-With few components to spare, it ends with fewer clusters than classes on well separated Gaussians; why has not been measured.
+On ten well separated Gaussians (1,000 samples, one hidden layer of 64, one seed), K = 10 ends with 7 clusters, three of two
+classes; K = 50 with all classes apart after 200 epochs (one-to-one .97, 16 clusters, 5 of them of one or two samples), and
+with two classes in two after 600. Components that start where k-means puts them, on codes of a plain auto-encoder that have
+all ten right, end with one cluster: a head that does not know yet where samples belong gives all to the component that is
+least wrong on average, and stays there. The published code bounds how wrong one can be, by 1e-10 beside K^-D N(z; k) in p(k |
+z), which for its K = D = 10 is 1 beside the density; with that and its start, K = 10 was at .39 after 60 epochs.
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from diva.baselines.deep import GoingOn
 from diva.baselines.variational import (
     BoundTerms,
     NegativeBound,
@@ -134,7 +140,7 @@ class FallingRates(NegativeBound):
         state.network.component_rate = left * self.config.component_rate
 
 
-@takes(DataParameters, VSBDVMConfig, RunParameters)
+@takes(DataParameters, VSBDVMConfig, GoingOn, RunParameters)
 class VSBDVM(VariationalClusterer):
     """Variational stick-breaking deep variational mixture (Yang et al. 2019), which finds the number of clusters."""
 

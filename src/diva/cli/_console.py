@@ -203,7 +203,8 @@ def show_summary(said: dict[str, Any]) -> None:
     if n_empty := len(said["clusters"]) - len(filled):
         say(f"{n_empty} more of the model's clusters hold none of these samples.")
     if curve := said.get("components_per_epoch"):
-        say(f"Components per epoch  {sparkline(curve)}  {curve[0]} to {max(curve)}, {said['n_components']} at the end")
+        title = f"Components per {'lap' if 'laps' in said else 'epoch'}"
+        say(f"{title:<22}{sparkline(curve)}  {curve[0]} to {max(curve)}, {said['n_components']} at the end")
     if "metrics" in said:
         found = said["metrics"]["clusters"]
         say(f"Against the labels    one-to-one accuracy {found['acc_one_to_one']:.3f}, NMI {found['nmi']:.3f}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from diva.atomic import without_link
 from diva.cli import _console
 from diva.cli._errors import saying, stopping_at_once
 from diva.cli._sources import SOURCE_FILE, SourceSpec
@@ -100,7 +101,7 @@ def fit_mixture(model: DPMixture, run: Path, data: LoadedData, on_start: Callabl
                     (run / name).unlink(missing_ok=True)
             raise
         folder.write_checkpoint(Archive(kind, {"history": []}, {}), identity)  # says that the run got here, and with what
-        model.save(folder.model)
+        model.save(without_link(folder.model))
 
 
 def _written_report(run: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,6 +18,7 @@ from diva.report.page import REPORT
 from diva.report.projection import PROJECTION
 from diva.runs.folder import CHECKPOINT, CONFIG, HISTORY, MODEL, RunFolder
 from diva.runs.load import load
+from diva.runs.records import read_json
 from diva.runs.snapshot import SNAPSHOT
 from diva.runs.stream_log import PREDICTING, STREAM, read_commit
 from diva.runs.summarize import summarize_old_run
@@ -100,8 +100,8 @@ def is_abandoned(run: Path) -> bool:
     if not {CONFIG} <= there <= {CONFIG, SOURCE_FILE}:
         return False
     try:
-        config = json.loads((run / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        config = read_json(run / CONFIG)
+    except (OSError, ValueError):
         return False
     return isinstance(config, dict) and {"version", "model", "params"} <= config.keys()
 

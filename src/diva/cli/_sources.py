@@ -16,6 +16,7 @@ from diva.data.columns import Missing
 from diva.data.datasets.registry import is_name
 from diva.data.formats.labels import read_labels
 from diva.data.formats.paths import is_table
+from diva.runs.records import read_json
 
 SOURCE_FILE = "source.json"
 
@@ -60,7 +61,7 @@ class SourceSpec:
     def read(cls, run: Path) -> SourceSpec:
         """Read it back; raises UsageError if the folder was not made by ``diva fit``."""
         try:
-            plain = json.loads((run / SOURCE_FILE).read_text())
+            plain = read_json(run / SOURCE_FILE)
             for name in ("columns", "image_size"):
                 plain[name] = None if plain[name] is None else tuple(plain[name])
             plain["exclude"] = tuple(plain.get("exclude", ()))

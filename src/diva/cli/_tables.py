@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import os
 import sys
-import uuid
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import pyarrow as pa
 from pyarrow import csv, parquet
+
+from diva.atomic import naming, sync, sync_folder, temporary_for
 
 
 class TableWriter:
@@ -18,13 +20,12 @@ class TableWriter:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._temporary = path.parent / f".diva-{uuid.uuid4().hex}.tmp"
+        self._temporary = temporary_for(path, path)
+        self._file: IO[bytes] | None = None
         self._writer: Any = None
         self._has_header = False  # on standard output
 
     def __enter__(self) -> Self:
-        if not self._path.parent.is_dir():
-            raise FileNotFoundError(2, f"Could not write {str(self._path)!r}: its folder does not exist. Create it first.")
         return self
 
     def write(self, rows: dict[str, Any]) -> None:
@@ -33,14 +34,12 @@ class TableWriter:
         if str(self._path) == "-":
             self._write_out(table)
             return
-        if self._writer is None:
-            kind = parquet.ParquetWriter if self._path.suffix == ".parquet" else csv.CSVWriter
-            try:
-                self._writer = kind(str(self._temporary), table.schema)
-            except OSError as error:
-                problem = f"Could not write {str(self._path)!r}: {os.strerror(error.errno or 5)}. Choose another folder."
-                raise OSError(error.errno, problem) from error
-        self._writer.write_table(table)
+        with naming(self._path):
+            if self._file is None:
+                kind = parquet.ParquetWriter if self._path.suffix == ".parquet" else csv.CSVWriter
+                self._file = open(self._temporary, "xb")  # noqa: SIM115  # open as long as there are rows
+                self._writer = kind(self._file, table.schema)
+            self._writer.write_table(table)
 
     def _write_out(self, table: Any) -> None:
         content = io.BytesIO()
@@ -50,10 +49,18 @@ class TableWriter:
         sys.stdout.flush()
 
     def __exit__(self, failed: Any, *_: object) -> None:
+        if self._file is None:
+            return
         try:
-            if self._writer is not None:
-                self._writer.close()
-                if failed is None:
-                    self._temporary.replace(self._path)
+            if failed is None:
+                with naming(self._path):
+                    self._writer.close()
+                    sync(self._file)
+                    os.replace(self._temporary, self._path)
         finally:
-            self._temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._file.close()
+            with suppress(OSError):
+                self._temporary.unlink()
+        with suppress(OSError):
+            sync_folder(self._path.parent)

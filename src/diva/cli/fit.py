@@ -37,7 +37,8 @@ def fit(
     source: Annotated[
         str,
         typer.Argument(
-            help="A data set (see `diva data list`), .npy, .npz, .csv, .parquet, .txt, .idx.gz, or a folder of images or texts."
+            help="A data set (see `diva data list`), .npy, .npz, .csv, .parquet, .txt, .h5ad, .idx.gz, or a folder of images "
+            "or texts."
         ),
     ],
     model: Annotated[str, typer.Option(help=f"What to fit: {either(model_names())}.", metavar="NAME", is_eager=True)] = AUTO,

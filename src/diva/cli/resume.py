@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from diva.distributed import from_main, is_main
 from diva.mixture import DPMixture
 from diva.runs.folder import CONFIG, MODEL, RunFolder
 from diva.runs.load import ESTIMATORS
+from diva.runs.records import read_json
 from diva.runs.snapshot import SNAPSHOT
 from diva.runs.upgrade import upgraded_run_config
 
@@ -59,7 +59,7 @@ def resume(
 def model_of(run: Path) -> Any:
     """The model that a run was started with, to go on from its checkpoint; raises UsageError if the folder does not say it."""
     try:
-        config = upgraded_run_config(json.loads((run / CONFIG).read_text()))
+        config = upgraded_run_config(read_json(run / CONFIG))
         params = {name: tuple(value) if isinstance(value, list) else value for name, value in config["params"].items()}
         kind = ESTIMATORS[config["model"]]
         return kind(**params) if kind is DPMixture else kind(**params, run_dir=run, resume=True)

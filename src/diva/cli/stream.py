@@ -20,6 +20,7 @@ from diva.cli._options import Columns, ImageSize, Json, Key, columns_of, image_s
 from diva.cli._runs import check_finished, open_model, recorded_image_size, recorded_names
 from diva.data import FileStream, Following, LineStream, Offset, ReadOptions, StreamBatch
 from diva.data.scaling import allowed_shapes
+from diva.report.words import count
 from diva.runs.folder import RunFolder
 from diva.runs.stream_log import EVENTS, PREDICTING, STREAM, Commit, StreamLog, read_commit
 
@@ -284,7 +285,8 @@ def _show(run: Path, work: Work, log: StreamLog, as_json: bool) -> None:
         print(json.dumps(said))
         return
     novel = f", {work.n_novel:,} of them novel" if work.n_novel else ""
-    _console.say(f"{work.n_samples:,} new samples in {work.n_batches:,} batches{novel}; {commit.samples:,} in all")
+    batches = "batch" if work.n_batches == 1 else "batches"
+    _console.say(f"{count(work.n_samples, 'new sample')} in {work.n_batches:,} {batches}{novel}; {commit.samples:,} in all")
     components = f", {said['n_components']} components" if "n_components" in said else ""
     _console.say(f"Model    {said['n_clusters']} clusters{components}")
     _console.say(f"Events   {said['events']}")

@@ -69,6 +69,7 @@ class ColumnOptions:
     label_column: str | None = None
     missing: Missing = "impute"
     text: Sequence[str] = ()  # columns that are text, however short
+    is_shard: bool = False  # whether other processes have other rows of the table
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Preparation:
     mean: Tensor | None = None  # (d,): principal axes to project on
     axes: Tensor | None = None
 
-    def apply(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+    def apply(self, rows: NDArray[Any], dtype: type = np.float32) -> NDArray[Any]:
         """Prepare raw rows."""
         values = rows.astype(np.float64)
         if self.idf is not None:
@@ -45,7 +45,7 @@ class Preparation:
             values /= self.unit.numpy()
         if self.axes is not None and self.mean is not None:
             values = (values - self.mean.numpy()) @ self.axes.numpy().T
-        return values.astype(np.float32)
+        return values.astype(dtype)
 
     def undo(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """From principal axes back to features; tf-idf stays, since the lengths of the texts are gone."""

@@ -172,6 +172,8 @@ class LoadedData:
         Of a table, that the features came from; one column may hold vectors.
     beside : Arrow table or None
         What predictions keep of a table: its ids, or all of its columns, a row for each sample.
+    texts : Arrow array of str or None
+        How the text of each sample begins, where it has one.
     facts : dict
         How the data became numbers, as plain values for a summary.
     fidelity : str
@@ -190,6 +192,7 @@ class LoadedData:
     sample_names: tuple[str, ...] | None = None
     columns: tuple[str, ...] | None = None
     beside: Any = None
+    texts: Any = None
     facts: dict[str, Any] = field(default_factory=dict)
     fidelity: str = ""
     suggested: dict[str, Any] = field(default_factory=dict)
@@ -209,6 +212,7 @@ class LoadedData:
             labels=None if self.labels is None else self.labels[:n],
             sample_names=None if self.sample_names is None else self.sample_names[:n],
             beside=None if self.beside is None else self.beside.slice(0, n),
+            texts=None if self.texts is None else self.texts.slice(0, n),
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from diva.data.columns import ColumnOptions, TableSchema
 from diva.data.encoders import is_text, numbers_of
@@ -14,10 +16,12 @@ from diva.data.formats.labels import whole_numbers
 from diva.data.formats.objects import is_documents, is_from
 from diva.data.formats.tables import Table
 from diva.data.sources import LoadedData
+from diva.distributed import from_main, gather
 from diva.exceptions import DataError
 
 TEXT_COLUMN = "text"  # of documents that come without a table
 ROWS_AT_ONCE = 1 << 14
+LONGEST_EXCERPT = 160  # letters of a text that are kept to show it by
 
 
 def read_typed(
@@ -37,7 +41,8 @@ def read_typed(
     """
     options = options or ColumnOptions()
     is_new, there = schema is None, table.schema.names
-    schema = schema or TableSchema.fit(table, options)
+    if schema is None:
+        schema = from_main(TableSchema.fit(_of_all(table), options)) if options.is_shard else TableSchema.fit(table, options)
     label, ids = (
         asked or (known if known in there else None)
         for asked, known in ((options.label_column, schema.named("label")), (options.id_column, schema.named("id")))
@@ -51,8 +56,30 @@ def read_typed(
         feature_names=schema.feature_names,
         columns=tuple(column.name for column in schema.used),
         beside=columns_of(table, beside).take(pa.array(encoded.kept)) if beside else None,
+        texts=excerpts_of(table, schema, encoded.kept),
         facts=facts,
     )
+
+
+def excerpts_of(table: Table, schema: TableSchema, kept: Any = None) -> Any:
+    """How the text of each row begins, as an Arrow array, of those kept (m,) or of all; None if no column is used as text."""
+    name = next((column.name for column in schema.used if column.use == "text"), None)
+    if name is None:
+        return None
+    cells = (pc.fill_null(batch.column(0).cast(pa.string()), "") for batch in table.batches([name]))
+    begun = pa.chunked_array([pc.utf8_slice_codeunits(texts, 0, LONGEST_EXCERPT) for texts in cells], pa.string())
+    return begun if kept is None else begun.take(pa.array(kept))
+
+
+def _of_all(table: Table) -> Table:
+    """The rows of all processes, where each has some: a batch of each at a time."""
+
+    def batches(names: list[str]) -> Iterator[Any]:
+        own = iter(table.batches(names))
+        while everyone := [batch for batch in gather(next(own, None), "reading a table") if batch is not None]:
+            yield from everyone
+
+    return replace(table, batches=batches)
 
 
 def columns_of(table: Table, names: Sequence[str]) -> Any:

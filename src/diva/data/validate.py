@@ -57,13 +57,14 @@ def open_columns(X: Any, options: ColumnOptions | None = None, schema: TableSche
     """
     if isinstance(X, str | os.PathLike) and (not isinstance(X, str) or not is_name(X)):
         asked = options or ColumnOptions()
-        return open_with(X, ReadOptions(asked.columns, missing=asked.missing, typed=True, schema=schema)).source
+        of_table = ReadOptions(asked.columns, missing=asked.missing, typed=True, schema=schema, is_shard=asked.is_shard)
+        return open_with(X, of_table).source
     table = as_table(X)
     if table is None:
         is_encoded = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "fuib"
         return ArraySource(X) if is_encoded and schema is not None and X.shape[1] == schema.n_features else X
     if is_documents(X):
-        options = ColumnOptions(text=table.schema.names)
+        options = ColumnOptions(text=table.schema.names, is_shard=options is not None and options.is_shard)
     return read_typed(table, options, schema).source
 
 

@@ -178,8 +178,9 @@ def parameters_of(cell: Cell, profile: Profile, source: str) -> dict[str, Any]:
     n_epochs = {"smoke": system.n_epochs[0], "quick": system.n_epochs[1]}.get(profile.name)
     if cell.curve and system.is_deep:
         n_epochs = epochs_of(cell, profile)
+        params["warm_start"] = True
         if system.model == "diva":  # a curve has all its epochs
-            params |= {"further_epochs": n_epochs, "warm_start": True, "early_stopping": n_epochs}
+            params |= {"further_epochs": n_epochs, "early_stopping": n_epochs}
     if n_epochs is not None:
         params["n_epochs"] = n_epochs
     return params

@@ -189,8 +189,8 @@ def dynamic(results: Results) -> Iterator[Table]:
         lines.append((spec.SYSTEMS[system].title, *said, ", ".join(str(row["K"]) for row in rows) or NONE))
     notes = (
         f"{spec.GROWING[0]}, {spec.GROWING[1]}, {spec.GROWING[2]} and then {spec.GROWING[3]} digits, "
-        f"{results.profile.stage_epochs} epochs each; old images stay. DIVA goes on from stage to stage; the other systems, "
-        "which have no way to, are fitted anew to all images so far. The paper publishes a figure, not its numbers.",
+        f"{results.profile.stage_epochs} epochs each; old images stay. Networks go on from stage to stage; the other systems "
+        "are fitted anew to all images so far. The paper publishes a figure, not its numbers.",
     )
     yield Table("MNIST, majority accuracy on test images of the digits so far", columns, tuple(lines), notes)
 

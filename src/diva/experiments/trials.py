@@ -120,7 +120,7 @@ class Trial:
         write_atomically(self.folder / f"stage-{number}.json", json.dumps(found).encode())
 
     def model_of(self, number: int, curve: Curve | None) -> Clusterer:
-        """The model that a stage is fitted with: DIVA goes on from the stage before, the others begin anew."""
+        """The model that a stage is fitted with: networks go on from the stage before, the others begin anew."""
         job, run_dir = self.job, self.folder / f"run-{number}"
         how = {"run_dir": str(run_dir), "resume": True, "checkpoint_every": job.checkpoint_every}
         how |= {"callbacks": [curve] if curve is not None else []}

@@ -6,6 +6,7 @@ maximum likelihoods, as in Heller and Ghahramani, "Bayesian hierarchical cluster
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,39 +28,45 @@ def agglomerate(state: MixtureState, n_cuts: int) -> list[MixtureState]:
     more than one peak, many components where clusters are curved and few where they are taken as they are; the ``n_cuts`` most
     prominent ones are returned, highest first.
     """
-    cuts = [torch.arange(state.n_components)]  # group of each component, as joins are made
+    n = state.n_components
     # a prior that followed components before they have a volume, which takes D + 1 codes each, would vanish with them
-    n_adapted = min(state.n_components, float(state.total.counts.sum()) / (state.family.dim + 1)) / ADAPT_BELOW
-    family, held, scores = state.family, state.total, state.merge_scores.clone()
-    lone, nothing = _alone(state), family.log_normalizer(family.empty())
+    n_adapted = min(n, float(state.total.counts.sum()) / (state.family.dim + 1)) / ADAPT_BELOW
+    family, held = state.family, state.total[torch.arange(n)]  # a copy: joins are made in place
+    scores, lone = state.merge_scores.clone(), _alone(state)
+    left, joins = torch.arange(n), []
     bounds = [_bound(held, lone, state.alpha)]
-    while len(held) > 1:
-        kept, gone = sorted(divmod(int(scores.argmax()), len(scores)))
-        positions = torch.arange(len(held))
-        positions[gone] = kept
-        positions -= (positions > gone).long()
-        cuts.append(positions[cuts[-1]])
-        held = held.regrouped(positions, len(held) - 1)
-        if len(held) < ADAPT_BELOW * n_adapted:
-            now = holding(replace(state, family=family), held).with_adapted_prior()
-            family, nothing, n_adapted = now.family, now.family.log_normalizer(now.family.empty()), len(held)
-            scores, lone = now.merge_scores.clone(), _alone(now)
+    while len(left) > 1:
+        kept, gone = sorted(divmod(int(scores.argmax()), n))
+        joins.append((kept, gone))
+        left = left[left != gone]
+        lone[kept] += lone[gone] + scores[kept, gone]
+        for part in held.fields():
+            part[kept] += part[gone]
+        scores[gone] = scores[:, gone] = -torch.inf
+        those = held[left]
+        if len(left) < ADAPT_BELOW * n_adapted:
+            now = holding(replace(state, family=family), those).with_adapted_prior()
+            family, n_adapted = now.family, len(left)
+            scores[left[:, None], left], lone[left] = now.merge_scores, _alone(now)
         else:
-            lone[kept] += lone[gone] + scores[kept, gone]
-            scores, lone = _without(_without(scores, gone), gone, axis=1), _without(lone, gone)
-            joint = family.log_normalizer(held + held[kept]) - nothing
-            scores[kept] = scores[:, kept] = joint - lone - lone[kept]
+            joint = family.log_normalizer(those + held[kept]) - family.nothing
+            scores[kept, left] = scores[left, kept] = joint - lone[left] - lone[kept]
             scores[kept, kept] = -torch.inf
-        bounds.append(_bound(held, lone, state.alpha))
+        bounds.append(_bound(those, lone[left], state.alpha))
     padded = np.array([-np.inf, *bounds, -np.inf])
     peaks, found = find_peaks(padded, prominence=0)
     chosen = set(peaks[np.argsort(-found["prominences"], kind="stable")[:n_cuts]].tolist())
-    return [
-        holding(state, state.total.regrouped(cuts[peak - 1], state.n_components - peak + 1))
-        .in_canonical_order()
-        .with_adapted_prior()
-        for peak in sorted(chosen, key=lambda peak: -padded[peak])
-    ]
+    return [_after(state, joins[: peak - 1]) for peak in sorted(chosen, key=lambda peak: -padded[peak])]
+
+
+def _after(state: MixtureState, joins: Sequence[tuple[int, int]]) -> MixtureState:
+    """The components after some joins, with the prior that suits them."""
+    group = np.arange(state.n_components)
+    for kept, gone in joins:
+        group[group == gone] = kept
+    names, positions = np.unique(group, return_inverse=True)
+    held = state.total.regrouped(torch.from_numpy(positions), len(names))
+    return holding(state, held).in_canonical_order().with_adapted_prior()
 
 
 def holding(state: MixtureState, stats: SuffStats) -> MixtureState:
@@ -68,15 +75,9 @@ def holding(state: MixtureState, stats: SuffStats) -> MixtureState:
     return replace(state, past=stats.zeros(len(ids)), memo=(), total=stats, ids=ids, next_id=len(ids))
 
 
-def _without(values: Tensor, position: int, axis: int = 0) -> Tensor:
-    """All but one along an axis."""
-    size = values.shape[axis]
-    return torch.cat([values.narrow(axis, 0, position), values.narrow(axis, position + 1, size - position - 1)], dim=axis)
-
-
 def _alone(state: MixtureState) -> Tensor:
     """Log marginal likelihood of what each component holds, (K,); a constant of the data aside."""
-    return state.family.log_normalizer(state.total) - state.family.log_normalizer(state.family.empty())
+    return state.family.log_normalizer(state.total) - state.family.nothing
 
 
 def _bound(held: SuffStats, alone: Tensor, alpha: float) -> float:

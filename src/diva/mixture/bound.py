@@ -22,7 +22,7 @@ def elbo(family: GaussianFamily, alpha: float, total: SuffStats) -> Tensor:
     After a global step the expected log-likelihood and the divergence of q from the prior collapse into a difference of log
     normalizers; docs/derivations.md has the steps.
     """
-    data = family.log_normalizer(total).sum() - len(total) * family.log_normalizer(family.empty()).sum()
+    data = family.log_normalizer(total).sum() - len(total) * family.nothing.sum()
     return data + stick_bound(total.counts, alpha) + total.entropy.sum() - total.counts.sum() * family.dim / 2 * LOG_2PI
 
 
@@ -33,11 +33,11 @@ def joining_gains(family: GaussianFamily, alpha: float, total: SuffStats, a: Ten
 
     Joining never raises the entropy, so a pair whose value here is negative needs no look at the data.
     """
-    alone, empty = family.log_normalizer(total), family.log_normalizer(family.empty())
+    alone = family.log_normalizer(total)
     gains = []
     for i, j in zip(a.tensor_split(_n_parts(a)), b.tensor_split(_n_parts(a)), strict=True):
         joint = family.log_normalizer(total[i] + total[j])
-        gains.append(joint - alone[i] - alone[j] + empty + stick_gain_of_joining(total.counts, i, j, alpha))
+        gains.append(joint - alone[i] - alone[j] + family.nothing + stick_gain_of_joining(total.counts, i, j, alpha))
     return torch.cat(gains)
 
 

@@ -30,6 +30,7 @@ from diva.data import (
     open_columns,
     to_numpy,
 )
+from diva.data.batches import spread_over
 from diva.data.columns import schema_of
 from diva.data.formats.objects import check_frame
 from diva.data.pipeline import Preparation, axes_of
@@ -41,7 +42,7 @@ from diva.explain import Explained
 from diva.mixture.editing import EditableClusters
 from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
-from diva.mixture.model import NO_TREE, Level, MixtureModel, check_component_labels, normalized
+from diva.mixture.model import NO_TREE, Level, MixtureModel, check_component_labels
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import (
     MIXTURE_PARAMETERS,
@@ -59,6 +60,8 @@ from diva.partition.hierarchy import Hierarchy, group, group_as
 from diva.partition.walk import Walk
 from diva.progress import progress_of
 from diva.runs.archive import Archive, parts_with, write_archive
+
+CALIBRATION_ROWS = 20_000  # among which nearest neighbours are sought, at most
 
 
 @takes(*MIXTURE_PARAMETERS)
@@ -210,7 +213,7 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         rng = make_generator(self.random_state)
         self.preparation_ = self._fit_preparation(ArrayBatches(X, weights, self.options.batch_size))
-        X = X if self.preparation_ is None else self.preparation_.apply(X)
+        X = X if self.preparation_ is None else self.preparation_.apply(X, X.dtype.type)
         measured = measure(ArrayBatches(X, weights, self.options.batch_size))
         base = first_component(measured, self.options).with_next_id(0)  # only its prior is used
         with _explaining_singular():
@@ -277,6 +280,9 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         fitted = fitted._replace(model=fitted.model.granting(values_of(self, Wishes), fitted.model.masses))
         if named_after is not None:
             fitted = fitted._replace(model=fitted.model.named_after(named_after, rng))
+        if start is None:
+            some = spread_over(source, measured.n_rows, CALIBRATION_ROWS, width=self._n_prepared)
+            fitted = fitted._replace(model=fitted.model.calibrated(some.values, some.weights))
         return self._store(fitted, source)
 
     def _checked_start(self, measured: Measurement) -> MixtureModel:
@@ -354,7 +360,7 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         components = mixture.predict(rows, "component")
         return Assignment(
             codes=mixture.coordinates(rows),
-            probabilities=mixture.predict_proba(rows),
+            probabilities=mixture.calibrated_proba(rows),
             positions=mixture.cluster_of_component()[components],
             components=components,
             scores=scores,
@@ -372,9 +378,9 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         return 1.0 - self.mixture_.tail_probability(self._source(X, reset=False))
 
     def predict_proba(self, X: Any, level: Level | None = None) -> NDArray[np.float64]:
-        """Probability of each cluster for each sample, (n_samples, n_clusters)."""
+        """Probability of each cluster for each sample, (n_samples, n_clusters), as sure as nearest neighbours are alike."""
         check_is_fitted(self)
-        return normalized(self.mixture_.predict_proba(self._source(X, reset=False), level))
+        return self.mixture_.calibrated_proba(self._source(X, reset=False), level)
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Log density of each sample, all parameters integrated out.
@@ -496,10 +502,10 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         """Rows that the mixture sees in the units of the data."""
         return rows if self.preparation_ is None else self.preparation_.undo(rows.astype(np.float32)).astype(np.float64)
 
-    def _raw_source(self, X: Any, sample_weight: Any, *, reset: bool) -> Iterable[Rows]:
+    def _raw_source(self, X: Any, sample_weight: Any, *, reset: bool, is_shard: bool = False) -> Iterable[Rows]:
         if isinstance(X, Shard):
             return self._shard(X, sample_weight, reset)
-        if (rows := self._rows_of_table(X, reset)) is not None:
+        if (rows := self._rows_of_table(X, reset, is_shard)) is not None:
             return self._weighted(rows, sample_weight)
         check_frame(X)
         if isinstance(X, Source | str | os.PathLike):
@@ -520,12 +526,7 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         return self._weighted(X, sample_weight)
 
     def _shard(self, X: Shard, sample_weight: Any, reset: bool) -> ShardBatches:
-        own = self._raw_source(X.rows, sample_weight, reset=reset)
-        if reset and self.schema_ is not None:
-            raise ValueError(
-                "The columns of a table are used as all of its rows suggest, and a Shard has only some. Give every process the "
-                "whole table, or numbers alone."
-            )
+        own = self._raw_source(X.rows, sample_weight, reset=reset, is_shard=True)
         return ShardBatches(own.in_batches_of, own.n_rows) if isinstance(own, ArrayBatches) else ShardBatches(lambda _: own)
 
     def _batches(self, X: Any, sample_weight: Any, reset: bool) -> ReiterableBatches:
@@ -543,10 +544,10 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
             sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
         return ArrayBatches(rows, sample_weight, self.options.batch_size)
 
-    def _rows_of_table(self, X: Any, reset: bool) -> NDArray[Any] | None:
+    def _rows_of_table(self, X: Any, reset: bool, is_shard: bool) -> NDArray[Any] | None:
         """Rows of a table as numbers where columns are given; None if X is none."""
         if reset:
-            X = values_of(self, ColumnParameters).open_table(X)
+            X = values_of(self, ColumnParameters).open_table(X, is_shard=is_shard)
             if (schema := schema_of(X)) is not self.schema_:
                 self.schema_ = schema
         elif self.schema_ is not None:
@@ -572,7 +573,7 @@ class _Prepared:
 
     def __iter__(self) -> Iterator[Rows]:
         for rows in self._source:
-            yield replace(rows, values=self._preparation.apply(rows.values)) if len(rows) else rows
+            yield replace(rows, values=self._preparation.apply(rows.values, rows.values.dtype.type)) if len(rows) else rows
 
 
 @contextmanager

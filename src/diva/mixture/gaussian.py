@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, NamedTuple, Self
 
 import torch
@@ -131,6 +132,11 @@ class GaussianFamily(ABC):
         counts, entropy = self.m0.new_zeros(n_components), self.m0.new_zeros(n_components)
         return self.stats(counts, self.m0.new_zeros(n_components, self.n_features), entropy)
 
+    @cached_property
+    def nothing(self) -> Tensor:
+        r""":math:`\Lambda(0)`, the log normalizer of the prior, (1,)."""
+        return self.log_normalizer(self.empty())
+
     def means(self, stats: SuffStats) -> Tensor:
         """Posterior means, (K, D)."""
         return (self.kappa0 * self.m0 + stats.sum_z) / (self.kappa0 + stats.counts).unsqueeze(-1)
@@ -228,13 +234,14 @@ class NormalWishart(GaussianFamily):
     def n_features(self) -> int:  # noqa: D102
         return self.dim + self.dim * (self.dim + 1) // 2
 
+    @cached_property
     def _triangle(self) -> tuple[Tensor, Tensor]:
         i, j = torch.triu_indices(self.dim, self.dim, device=self.m0.device)
         return i, j
 
     @property
     def squares(self) -> Tensor:  # noqa: D102
-        i, j = self._triangle()
+        i, j = self._triangle
         return self.dim + torch.nonzero(i == j).squeeze(1)
 
     def products(self, z: Tensor) -> Tensor:  # noqa: D102
@@ -242,7 +249,7 @@ class NormalWishart(GaussianFamily):
         return torch.cat([z, *(z[:, i : i + 1] * z[:, i:] for i in range(self.dim))], dim=1)
 
     def stats(self, counts: Tensor, products: Tensor, entropy: Tensor) -> SuffStats:  # noqa: D102
-        i, j = self._triangle()
+        i, j = self._triangle
         sum_zz = products.new_empty(len(counts), self.dim, self.dim)
         sum_zz[:, i, j] = products[:, self.dim :]
         sum_zz[:, j, i] = products[:, self.dim :]
@@ -285,7 +292,7 @@ class NormalWishart(GaussianFamily):
         """Half of ``constant - D log 2 pi - (z - m)' precision (z - m)`` as a linear function of the features of z."""
         linear = (precision @ m.unsqueeze(-1)).squeeze(-1)  # (K, D)
         offset = 0.5 * (constant - self.dim * LOG_2PI - (linear * m).sum(-1))
-        i, j = self._triangle()
+        i, j = self._triangle
         quadratic = precision[:, i, j] * torch.where(i == j, -0.5, -1.0).to(m)  # off-diagonal products stand for two
         return Linear(torch.cat([linear, quadratic], dim=1).T, offset)
 

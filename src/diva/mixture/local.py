@@ -102,8 +102,12 @@ class Posterior:
 
     def log_scores(self, features: Tensor) -> Tensor:
         """Unnormalized log responsibilities, (m, F) -> (m, K)."""
-        coef, offset = (t.to(features) for t in self.scores)
+        coef, offset = self.scores if features.dtype == torch.float64 else self._single_scores
         return torch.addmm(offset, features, coef)
+
+    @cached_property
+    def _single_scores(self) -> Linear:
+        return Linear(*(t.float() for t in self.scores))
 
     def local_step(self, z: Tensor, weights: Tensor | None = None, first: int = 0) -> LocalStep:
         """Do the local step on codes (m, D)."""

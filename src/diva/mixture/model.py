@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from diva.data import ArrayBatches, Rows
 from diva.devices import resolve_device
-from diva.distributed import alone, gather_rows, world_size
+from diva.distributed import alike, alone, gather_rows, world_size
 from diva.exceptions import FewerClustersWarning
 from diva.mixture.laps import LapRecord
 from diva.mixture.local import Chunk
@@ -26,6 +27,7 @@ from diva.mixture.standardize import Standardization, StandardizedBlock
 from diva.mixture.state import MixtureState
 from diva.mixture.sticks import expected_weights, stick_posterior
 from diva.parameters import is_whole
+from diva.partition.calibration import neighbour_temperature, tempered
 from diva.partition.hierarchy import Hierarchy, ungrouped
 from diva.partition.matching import ClusterRecord, Naming
 from diva.runs.records import record_from_plain
@@ -79,6 +81,7 @@ class MixtureModel:
     history: tuple[LapRecord, ...] = ()
     lineage: tuple[MoveRecord, ...] = ()  # every accepted birth, merge and deletion
     cluster_lineage: tuple[ClusterRecord, ...] = ()  # which clusters were born, split, merged or died after the first fit
+    temperature: float = 1.0  # at which probabilities of clusters are as sure as nearest neighbours are alike
 
     @classmethod
     def start(
@@ -190,7 +193,7 @@ class MixtureModel:
         self, codes: NDArray[Any] | Iterable[Rows], look: Callable[[Chunk], tuple[NDArray[Any], ...]]
     ) -> Iterator[Seen]:
         """What a function makes of codes, a few at a time: of those that fall to this process."""
-        source = ArrayBatches(codes, None, self.options.batch_size) if isinstance(codes, np.ndarray) else codes
+        source = ArrayBatches(codes) if isinstance(codes, np.ndarray) else codes  # batch_size is the memo's
         n_rows, is_shard = self.state.posterior.chunk_rows(), False
         for rows in source:
             is_shard = rows.is_shard
@@ -214,7 +217,7 @@ class MixtureModel:
 
     @one_thread()
     def predict_proba(self, codes: NDArray[Any] | Iterable[Rows], level: Level | None = None) -> NDArray[np.float64]:
-        """Probability of each cluster for each code, (n, n_clusters)."""
+        """Responsibility of each cluster for each code, (n, n_clusters); `calibrated_proba` is what to tell people."""
         positions = torch.tensor(self.cluster_of_component(level))
         member = torch.nn.functional.one_hot(positions).double().to(self.device)
         posterior = self.state.posterior
@@ -224,6 +227,17 @@ class MixtureModel:
             return np.asarray((resp @ member).clamp_max(1.0).cpu())  # were rounded
 
         return self._answers(codes, probabilities)
+
+    def calibrated_proba(self, codes: NDArray[Any] | Iterable[Rows], level: Level | None = None) -> NDArray[np.float64]:
+        """Probability of each cluster for each code, (n, n_clusters), at the temperature; of components, responsibilities."""
+        return tempered(self.predict_proba(codes, level), 1.0 if level == "component" else self.temperature)
+
+    def calibrated(self, codes: NDArray[Any], weights: NDArray[Any] | None = None) -> MixtureModel:
+        """At the temperature that nearest neighbours among codes (n, D), the same in all processes, speak for."""
+        return replace(self, temperature=alike(lambda: self._neighbour_temperature(codes, weights)))
+
+    def _neighbour_temperature(self, codes: NDArray[Any], weights: NDArray[Any] | None) -> float:
+        return neighbour_temperature(self.coordinates(codes), self.predict_proba(codes), weights)
 
     @one_thread()
     def score_samples(self, codes: NDArray[Any] | Iterable[Rows]) -> NDArray[np.float64]:
@@ -443,6 +457,7 @@ class MixtureModel:
             "cluster_names": {str(i): name for i, name in self.naming.names},
             "apart": [list(pair) for pair in self.naming.apart],
             "cluster_lineage": [asdict(r) for r in self.cluster_lineage],
+            "temperature": self.temperature,
         }
         return document, tensors | {"component_labels": torch.empty(0, dtype=torch.int64)}
 
@@ -471,7 +486,10 @@ class MixtureModel:
             tuple(record_from_plain(LapRecord, r) for r in document["history"]),
             tuple(record_from_plain(MoveRecord, r) for r in document["lineage"]),
             tuple(record_from_plain(ClusterRecord, r) for r in document["cluster_lineage"]),
+            float(document.get("temperature", 1.0)),  # later than 0.1.0.dev0
         )
+        if not 1.0 <= model.temperature < math.inf:
+            raise ValueError("the temperature should be at least 1")
         if model.hierarchy is not None and model.hierarchy.n_components != model.n_components:
             raise ValueError("the hierarchy is about another number of components")
         check_component_labels(tensors["component_labels"].numpy(), model.n_components)
@@ -493,14 +511,3 @@ def _one_of(names: NDArray[np.int64]) -> str:
     if names[-1] - names[0] == len(names) - 1:
         return f"from {names[0]} to {names[-1]}"
     return "one of " + ", ".join(str(n) for n in names)
-
-
-def normalized(probabilities: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows that add up to 1: responsibilities are rounded to float32, and may exceed it a little.
-
-    >>> normalized(np.array([[0.75, 0.25], [1.00000003, 0.0]]))
-    array([[0.75, 0.25],
-           [1.  , 0.  ]])
-    """
-    rows: NDArray[np.float64] = probabilities / probabilities.sum(axis=1, keepdims=True)
-    return rows

@@ -197,7 +197,7 @@ class ColumnParameters:
         its column; drop leaves them out of the fit; error refuses them. By default impute.""",
     )
 
-    def open_table(self, X: Any) -> Any:
+    def open_table(self, X: Any, *, is_shard: bool = False) -> Any:
         """What to fit: rows of a table as numbers if columns are given, else X as it is; raises DataError."""
         if self.columns is None:
             if self.missing is not None:
@@ -206,7 +206,7 @@ class ColumnParameters:
         from diva.data import ColumnOptions, open_columns
 
         names = None if isinstance(self.columns, str) else tuple(self.columns)
-        return open_columns(X, ColumnOptions(names, missing=self.missing or "impute"))
+        return open_columns(X, ColumnOptions(names, missing=self.missing or "impute", is_shard=is_shard))
 
 
 @dataclass(frozen=True)

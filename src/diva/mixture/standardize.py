@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -52,16 +53,22 @@ class Standardization:
         """Log of the product of the scales: log densities of standardized data are larger by this; 0 on principal axes."""
         return float(self.scale.log().sum()) if self.axes is None else 0.0
 
+    @cached_property
+    def _single(self) -> tuple[Tensor, Tensor] | None:
+        """Mean and scale in float32; None where differences could overflow."""
+        return None if bool((self.scale > 1e30).any()) else (self.mean.float(), self.scale.float())
+
     def apply(self, rows: Rows, device: torch.device) -> tuple[Tensor, Tensor | None]:
         """Standardize rows; float32 stays float32. Raises ValueError if they are of another width, or not finite."""
         if rows.values.shape[1] != len(self.mean):
             raise ValueError(f"X has {rows.values.shape[1]} features, but DPMixture is expecting {len(self.mean)} features.")
         x = torch.from_numpy(_plain(rows.values)).to(device)
-        mean, scale = self.mean, self.scale
-        if x.dtype != torch.float32 or bool((scale > 1e30).any()):  # whole numbers; differences of float32 could overflow
-            x = x.double()
+        if x.dtype == torch.float32 and self._single is not None:
+            mean, scale = self._single
+        else:  # whole numbers among others
+            x, mean, scale = x.double(), self.mean, self.scale
         # subtracting first is exact where x is near the mean; the mean of float32 data is a float32 number
-        z = (x - mean.to(device, x.dtype)).div_(scale.to(device, x.dtype))
+        z = (x - mean.to(device)).div_(scale.to(device))
         if z.numel():
             lowest, highest = torch.aminmax(z)  # one cheap pass; NaN if there is one
             if not -FARTHEST <= float(lowest) <= float(highest) <= FARTHEST:

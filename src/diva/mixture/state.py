@@ -61,12 +61,11 @@ class MixtureState:
     def merge_scores(self) -> Tensor:
         r"""Log marginal-likelihood ratio of every pair, :math:`\log M(a+b) - \log M(a) - \log M(b)`, (K, K)."""
         k = self.n_components
-        empty = self.family.log_normalizer(self.family.empty())
-        lone = self.family.log_normalizer(self.total) - empty
+        lone = self.family.log_normalizer(self.total) - self.family.nothing
         scores = torch.full((k, k), -torch.inf, dtype=torch.float64, device=lone.device)
         a, b = torch.triu_indices(k, k, offset=1, device=lone.device)
         for rows_a, rows_b in zip(a.split(4096), b.split(4096), strict=True):
-            joint = self.family.log_normalizer(self.total[rows_a] + self.total[rows_b]) - empty
+            joint = self.family.log_normalizer(self.total[rows_a] + self.total[rows_b]) - self.family.nothing
             scores[rows_a, rows_b] = scores[rows_b, rows_a] = joint - lone[rows_a] - lone[rows_b]
         return scores
 

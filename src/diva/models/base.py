@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from diva.assignment import Assignment as Assignment  # models import it from here
+from diva.atomic import without_link
 from diva.data import InputPipeline, Samples, TableSchema
 from diva.data.scaling import FARTHEST, RowScale
 from diva.devices import resolve_device
@@ -364,7 +365,7 @@ class DeepClusterer(Clusterer):
             self._train(state, objective, folder, identity)
             self._end_training(state, objective)
             if folder is not None:
-                self.save(folder.model)
+                self.save(without_link(folder.model))
 
     def _end_training(self, state: TrainState, objective: Any) -> None:
         self.network_, self.history_ = state.network.eval(), state.history

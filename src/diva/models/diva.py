@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from diva.data import PartOfSource, Samples
 from diva.data.scaling import RowScale
 from diva.mixture.editing import EditableClusters
-from diva.mixture.model import NO_TREE, Level, MixtureModel, check_component_labels, normalized
+from diva.mixture.model import NO_TREE, Level, MixtureModel, check_component_labels
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import Wishes
 from diva.models.algorithm1 import Algorithm1
@@ -37,6 +37,7 @@ from diva.models.networks import check_own_networks, make_vae
 from diva.models.state import DIVAState, Task
 from diva.networks.vae import VAE
 from diva.parameters import takes, values_of
+from diva.partition.calibration import spread_rows
 from diva.partition.hierarchy import Hierarchy
 from diva.partition.matching import ClusterRecord
 from diva.runs.archive import Archive, parts_with
@@ -191,6 +192,9 @@ class DIVA(EditableClusters, IncrementalMixin, DeepClusterer):
             labels = self._component_of(task.samples)[: task.n_own]
         sizes = np.bincount(labels, minlength=self.mixture_.n_components)
         self.mixture_ = self._granted(self.mixture_, sizes, state.before)
+        rows = spread_rows(len(labels), PART_ROWS)
+        some = self._codes_at(task.samples, rows) if codes is None else codes[rows].numpy()
+        self.mixture_ = self.mixture_.calibrated(some)
         self._set_labels(labels)
         self._remember(task.fresh_samples, task.n_gone)
         if state.before is None:  # a first fit
@@ -199,8 +203,11 @@ class DIVA(EditableClusters, IncrementalMixin, DeepClusterer):
     def _component_of(self, samples: Samples) -> NDArray[np.int64]:
         """Component of each sample, a part at a time: features of all may not fit into memory."""
         chunks = (np.arange(start, min(start + PART_ROWS, len(samples))) for start in range(0, len(samples), PART_ROWS))
-        parts = (replace(samples, source=PartOfSource(samples.source, rows)) for rows in chunks)
-        return np.concatenate([self.mixture_.predict(self._encode(part).mean.numpy(), "component") for part in parts])
+        return np.concatenate([self.mixture_.predict(self._codes_at(samples, rows), "component") for rows in chunks])
+
+    def _codes_at(self, samples: Samples, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        codes: NDArray[np.float32] = self._encode(replace(samples, source=PartOfSource(samples.source, rows))).mean.numpy()
+        return codes
 
     def _choose_codes(self, learnt: Tensor, objective: Algorithm1, seed: int) -> Tensor | None:
         """Keep what was learnt if nearest neighbours agree on its clusters at least as well as on those of the features."""
@@ -236,7 +243,7 @@ class DIVA(EditableClusters, IncrementalMixin, DeepClusterer):
         components, scores = self.mixture_.predict(z, "component"), self._scores(codes)
         return Assignment(
             codes=z,
-            probabilities=normalized(self.mixture_.predict_proba(z)),
+            probabilities=self.mixture_.calibrated_proba(z),
             positions=self.mixture_.cluster_of_component()[components],
             components=components,
             scores=scores,
@@ -267,9 +274,9 @@ class DIVA(EditableClusters, IncrementalMixin, DeepClusterer):
             return np.where(self._scores(codes) < self.novelty_threshold_, -1, labels) if reject else labels
 
     def predict_proba(self, X: Any, level: Level | None = None) -> NDArray[np.float64]:
-        """Probability of each cluster for each sample, (n_samples, n_clusters)."""
+        """Probability of each cluster for each sample, (n_samples, n_clusters), as sure as nearest neighbours are alike."""
         codes = self._codes(X)
-        return normalized(self.mixture_.predict_proba(codes.mean.numpy(), level))
+        return self.mixture_.calibrated_proba(codes.mean.numpy(), level)
 
     def score_samples(self, X: Any) -> NDArray[np.float64]:
         """Log density of the codes of samples, less for codes the encoder is unsure of: low means novel."""

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from diva.atomic import without_link
 from diva.data import ArraySource, JoinedSource, PartOfSource, Samples
 from diva.mixture.fitting import continue_fit
 from diva.mixture.model import MixtureModel
@@ -93,7 +94,7 @@ class IncrementalMixin(DeepClusterer):
                     self.stream_ = replace(self.stream_, window=Window.empty(), anchor=None, reservoir=Reservoir.empty())
                     self._close_batch(samples, BatchOutcome(state.started, n_moves, len(samples)))
                     if folder is not None:
-                        self.save(folder.model)
+                        self.save(without_link(folder.model))
         return self
 
     fit.__doc__ = DeepClusterer.fit.__doc__

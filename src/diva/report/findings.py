@@ -123,6 +123,8 @@ class Findings:
     @property
     def what_samples_are(self) -> str:
         """Images of so many pixels, or rows of so many features."""
+        if self.summary.image is None and self.are_words:
+            return f"texts of {count(self.summary.n_features, 'word')}"
         if self.summary.image is None:
             return f"rows of {count(self.summary.n_features, 'feature')}"
         channels, height, width = self.summary.image.shape
@@ -323,7 +325,10 @@ class Findings:
     ) -> tuple[Difference, ...]:
         rows, (overall, _) = self.snapshot.rows, self.snapshot.moments
         mean = self._means[position]
-        columns = {"Mean here": mean, "Mean of all": overall, "Nearest centre": rows[nearest[0]]}
+        columns = {"Mean here": mean, "Mean of all": overall}
+        if self.are_words:  # of texts, a few words say little: they are shown themselves
+            return self._most_different(mean - overall, columns)
+        columns["Nearest centre"] = rows[nearest[0]]
         if len(drawn):
             columns["Made by the model"] = drawn.reshape(len(drawn), -1)[0]
         columns["Least certain"] = rows[least[0]]

@@ -18,12 +18,13 @@ from diva.report.marks import Plot
 from diva.report.palette import colour_of, symbol_of, text_on
 from diva.report.pictures import make_sheet, png_uri
 from diva.report.projection import METHODS
-from diva.report.table import told
+from diva.report.table import automatic_name, told
 from diva.report.words import count, date, duration, number, percent, plain
 
 MOST_COLUMNS = 200  # of a table in a list
 MOST_CLUSTERS = 60  # galleries on one page
 FIRST_CLUSTERS = 20  # of them, those that are open at once
+N_TEXTS = 4  # of a cluster, of each sort
 
 METRICS = {
     "acc_one_to_one": (
@@ -139,10 +140,14 @@ def columns_panel(findings: Findings) -> Panel | None:
     rows = facts.get("columns") or ()
     if not rows:
         return None
-    head = "".join(f"<th>{escape(name)}</th>" for name in rows[0])
+
+    def cell(tag: str, name: str, value: Any) -> str:
+        kind = "" if name in ("features", "missing") else ' class="text"'
+        return f"<{tag}{kind}>{escape(str(value) if value else '')}</{tag}>"
+
+    head = "".join(cell("th", name, name) for name in rows[0])
     cells = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(value) if value else '')}</td>" for value in row.values()) + "</tr>"
-        for row in rows[:MOST_COLUMNS]
+        "<tr>" + "".join(cell("td", name, value) for name, value in row.items()) + "</tr>" for row in rows[:MOST_COLUMNS]
     )
     said = ["Columns that are not learnt from are kept apart." if any(not row.get("features") for row in rows) else ""]
     if facts.get("on_one_scale"):
@@ -154,8 +159,8 @@ def columns_panel(findings: Findings) -> Panel | None:
     if len(rows) > MOST_COLUMNS:
         said.append(f"The first {MOST_COLUMNS} of {len(rows):,} columns are shown.")
     words = "".join(
-        f"<li>Cluster {number}: {escape(', '.join(words))}</li>"
-        for number, words in enumerate(facts.get("words") or ())
+        f"<li>{escape(cluster.title)}: {escape(', '.join(words))}</li>"
+        for cluster, words in zip(findings.clusters, facts.get("words") or (), strict=False)
         if words
     )
     told = f"<p>Words that tell clusters apart:</p><ul>{words}</ul>" if words else ""
@@ -313,8 +318,11 @@ def _card(findings: Findings, cluster: FoundCluster, body: str) -> str:
     parts.append(f"stability {percent(cluster.stability)}")
     if cluster.n_components > 1:
         parts.append(count(cluster.n_components, "component"))
+    title = f"{chip(cluster.number)} {escape(cluster.title)}"
+    if not cluster.name and (telling := automatic_name(findings, cluster)):
+        title += f" <small>{escape(telling)}</small>"
     return (
-        f'<article class="card" id="{findings.key}-{cluster.number}"><h3>{chip(cluster.number)} {escape(cluster.title)}</h3>'
+        f'<article class="card" id="{findings.key}-{cluster.number}"><h3>{title}</h3>'
         f'<p class="facts">{" · ".join(parts)}</p>{body or _note("No sample is in this cluster.")}</article>'
     )
 
@@ -364,6 +372,7 @@ def _table_card(findings: Findings, cluster: FoundCluster) -> str:
             f'<tr><th scope="row">{escape(d.feature)}</th><td>{d.by:+.2f}</td>'
             f'<td class="bar-cell"><span class="bar" style="{bar}"></span></td>{values}</tr>'
         )
+    shown = "" if findings.layer_of else _texts_of(findings, cluster)
     samples = {"Nearest centre": index[cluster.nearest[0]], "Least certain": index[cluster.least[0]]}
     heads = "".join(
         f'<th scope="col">{title}' + (f"<br><small>sample {samples[title]}</small></th>" if title in samples else "</th>")
@@ -376,7 +385,20 @@ def _table_card(findings: Findings, cluster: FoundCluster) -> str:
         '<div class="scroll" tabindex="0" role="group" aria-label="Table of features"><table class="differences"><thead><tr>'
         f'<th scope="col">Feature</th><th scope="col" colspan="2" class="bar-head">Difference</th>{heads}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>{_beside(findings, cluster)}"
+        + shown
         + ("" if findings.layer_of else _note(f"Least certain samples, with their confidence: {doubtful}.")),
+    )
+
+
+def _texts_of(findings: Findings, cluster: FoundCluster) -> str:
+    """Texts in the middle of a cluster and at its border."""
+    names = findings.summary.sample_names
+    if not findings.are_words or names is None:
+        return ""
+    groups = {"Nearest the centre": cluster.nearest, "Least certain": cluster.least}
+    return "".join(
+        f"<h4>{title}</h4><ul>{''.join(f'<li>{escape(names[i])}</li>' for i in positions[:N_TEXTS])}</ul>"
+        for title, positions in groups.items()
     )
 
 

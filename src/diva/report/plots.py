@@ -116,7 +116,7 @@ def tree_plot(findings: Findings, tree: Tree) -> Plot:
     marks.append(Rule(_cut_place(joined, n - n_clusters), "cut here"))
     rows = row_ticks(
         [f"{components.ids[k]} in {clipped(findings.label_of(components.clusters[k]), 18)}" for k in leaves],
-        "component in cluster",
+        "component in cluster" if n > 5 else "component",  # as long as the axis is high
     )
     reach = max(joined) - start
     ticks = [(_place(v), f"{v:g}") for v in (-30, -10, -3, -1, 0, 1, 3, 10, 30, 100, 300) if start <= _place(v) <= max(joined)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 Record = TypeVar("Record")
@@ -35,6 +37,19 @@ class EpochRecord:
         """What early stopping watches; the larger the better."""
         watched = self.bound if self.validation_bound is None else self.validation_bound
         return -self.loss if watched is None else watched
+
+
+def read_json(path: Path) -> Any:
+    """What a file of a run says; raises OSError if it cannot be read, ValueError if it is no file, or no JSON.
+
+    Folders of runs may come from anywhere: a pipe or a device in the place of a file would never end.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError("it is a folder, a pipe or a device")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def record_from_plain(kind: type[Record], plain: Any) -> Record:

@@ -15,9 +15,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Self
 
-from diva.atomic import sync_folder, write_atomically
+from diva.atomic import sync_folder, without_link, write_atomically
 from diva.data import Offset, Part
 from diva.exceptions import StreamStateError
+from diva.runs.records import read_json
 
 STREAM = "stream"  # folder in that of a run
 PREDICTING = "stream-predictions"  # the same for a stream that only predicts
@@ -64,13 +65,13 @@ def read_commit(folder: Path) -> Commit | None:
     """Last commit in the folder of a stream, if there is any; raises StreamStateError if it is damaged."""
     path = folder / STATE
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
+        plain = read_json(path)
         if plain.pop("schema") != SCHEMA:
             raise ValueError("it was written by another version of diva")
         return Commit.from_plain(plain)
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise StreamStateError(
             f"{str(path)!r} is damaged ({error}). Restore it from a copy, or delete the folder {str(folder)!r} to begin anew "
             "with the model of the fit."
@@ -86,6 +87,8 @@ class StreamLog:
 
     def __init__(self, folder: Path, commit: Commit) -> None:
         self.folder, self.last = folder, commit
+        for path in (folder, folder / EVENTS, folder / FILES):
+            _check_is_its_own(path)
         folder.mkdir(exist_ok=True)
         if read_commit(folder) != commit:
             self._write(commit)
@@ -110,7 +113,7 @@ class StreamLog:
         try:
             lines = (self.folder / FILES).read_bytes()[: self.last.files_bytes].splitlines()
             return [Part(name, int(n_bytes)) for name, n_bytes in map(json.loads, lines)]
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise StreamStateError(_changed(self.folder / FILES)) from error
 
     def note(self, events: Iterable[dict[str, Any]], finished: Iterable[Part], predictions: Iterable[dict[str, Any]]) -> None:
@@ -125,7 +128,7 @@ class StreamLog:
         model = self.last.model
         if save is not None:
             model = f"model-{batches:06d}.diva"
-            save(self.folder / model)
+            save(without_link(self.folder / model))
         event = {"event": "checkpoint", "batch": batches, "samples": samples, "offset": offset.to_plain(), "model": model}
         _append(self._events, [event])
         commit = replace(
@@ -165,6 +168,12 @@ def _opened_at(path: Path, n_bytes: int) -> IO[bytes]:
     with suppress(OSError):  # not every file system can
         sync_folder(path.parent)
     return log
+
+
+def _check_is_its_own(path: Path) -> None:
+    """Raise StreamStateError if a stream would write elsewhere, or wait for a pipe: a run may come from anywhere."""
+    if path.is_symlink() or not (path.is_file() or path.is_dir() or not path.exists()):
+        raise StreamStateError(f"{str(path)!r} is a link, a pipe or a device, which no stream makes. Remove it first.")
 
 
 def _changed(path: Path) -> str:

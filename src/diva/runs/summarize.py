@@ -20,7 +20,8 @@ from diva.assignment import Assignment
 from diva.data import ArraySource, JoinedSource, LoadedData, PartOfSource, Source, TableSchema, is_batch_source
 from diva.data.pipeline import Preparation
 from diva.data.sources import name_of
-from diva.data.validate import open_samples
+from diva.data.typed import as_table, excerpts_of
+from diva.data.validate import open_columns, open_samples
 from diva.metrics import Agreement
 from diva.models.base import Clusterer
 from diva.parameters import plain
@@ -51,8 +52,7 @@ def summarize(model: Any, data: LoadedData, *, fitted: bool = True) -> Summary:
     found = _found_in_fit(model) if fitted else _found_in(model, data.source)
     about = _about(data)
     snapshot = _take_snapshot(model, data.source, found)
-    if data.sample_names is not None:
-        about["sample_names"] = [str(data.sample_names[i]) for i in snapshot.index.tolist()]
+    about["sample_names"] = _shown_names(data, snapshot.index)
     if data.labels is not None:
         names, classes = np.unique(np.asarray(data.labels), return_inverse=True)
         levels = {"clusters": found.clusters} | ({} if found.components is None else {"components": found.components})
@@ -82,11 +82,22 @@ def summarize_samples(model: Any, X: Any, y: Any = None, *, name: str | None = N
         return _describe(model, _draw_snapshot(model, n_drawn), _about(nothing), model.component_labels_)
     if not isinstance(model, Clusterer) and is_batch_source(X):
         X = JoinedSource([ArraySource(np.asarray(batch)) for batch in X])
-    source = open_samples(model, X, reset=False)
+    source = open_samples(model, X if model.schema_ is None else open_columns(X, schema=model.schema_), reset=False)
     labels = None if y is None else np.asarray(y)
     if labels is not None and labels.shape != (len(source),):
         raise ValueError(f"y should have shape ({len(source)},), one class for each sample, got {labels.shape}.")
-    return summarize(model, LoadedData(source, labels, name=name or name_of(source)), fitted=False)
+    table = None if model.schema_ is None else as_table(X)
+    texts = None if table is None else excerpts_of(table, model.schema_)
+    return summarize(model, LoadedData(source, labels, name=name or name_of(source), texts=texts), fitted=False)
+
+
+def _shown_names(data: LoadedData, index: NDArray[np.int64]) -> list[str] | None:
+    """What people know samples by: names of files, how their texts begin, or both; None if there is nothing."""
+    names = None if data.sample_names is None else [str(data.sample_names[i]) for i in index.tolist()]
+    if data.texts is None:
+        return names
+    texts: list[str] = data.texts.take(index).to_pylist()
+    return texts if names is None else [f"{name}: {text}" for name, text in zip(names, texts, strict=True)]
 
 
 def _about(data: LoadedData) -> dict[str, Any]:
@@ -109,7 +120,7 @@ def _draw_snapshot(model: Any, n_drawn: int) -> Snapshot:
     codes, _ = mixture.sample(n_drawn, check_random_state(0))  # the same ones
     components = mixture.predict(codes, "component")
     clusters = mixture.cluster_of_component()[components]
-    confidence = mixture.predict_proba(codes)[np.arange(n_drawn), clusters]
+    confidence = mixture.calibrated_proba(codes)[np.arange(n_drawn), clusters]
     kept = np.maximum(np.bincount(clusters, minlength=model.n_clusters_), 1)
     scores = mixture.score_samples(codes)
     if not isinstance(model, Clusterer):  # of a mixture alone, the samples on the scale it sees them on
@@ -185,6 +196,12 @@ def counts_words(model: Any) -> bool:
     return preparation is not None and preparation.idf is not None
 
 
+def are_texts(model: Any) -> bool:
+    """Whether all that samples are is words."""
+    columns = () if model.schema_ is None else model.schema_.used
+    return counts_words(model) or (len(columns) > 0 and all(column.use == "text" for column in columns))
+
+
 def in_units_of(model: Any, values: NDArray[Any]) -> NDArray[Any]:
     """Samples in the units of what the model makes: of counts of words, their tf-idf."""
     return Preparation(model.pipeline_.preparation.idf).apply(values) if counts_words(model) else values
@@ -229,7 +246,7 @@ def _describe(model: Any, snapshot: Snapshot, about: Mapping[str, Any], componen
         separations=_separations(model),
         cluster_ids=[int(i) for i in model.cluster_ids_],
         cluster_names={str(i): name for i, name in getattr(model, "cluster_names_", {}).items()} or None,
-        units="tf-idf" if counts_words(model) else None,
+        units="tf-idf" if are_texts(model) else None,
         lineage=[Move(**{name: getattr(move, name) for name in MOVE_FIELDS}) for move in getattr(model, "lineage_", ())],
         agreement=getattr(model, "agreement_", None) or None,
         snapshot=replace(snapshot, **generated),

@@ -12,7 +12,7 @@ from typing import Any
 from diva.atomic import write_atomically
 from diva.exceptions import ModelFileError
 from diva.runs.archive import read_arrays
-from diva.runs.records import EpochRecord
+from diva.runs.records import EpochRecord, read_json
 from diva.runs.snapshot import KIND, SNAPSHOT, Snapshot
 
 RESULTS = "results.json"  # in the folder of a run
@@ -179,7 +179,7 @@ def read_facts(run: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(run) / RESULTS
     if not path.exists():
         return read_arrays(Path(run) / SNAPSHOT, kinds=(KIND,))[1]
-    facts = json.loads(path.read_text(encoding="utf-8"))
+    facts = read_json(path)
     if not isinstance(facts, dict) or facts.pop("schema", None) != SCHEMA:
         raise ValueError(f"{str(path)!r} should be of schema {SCHEMA}. Fit again, or restore it from a copy.")
     return facts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from copy import copy, deepcopy
@@ -56,7 +57,7 @@ class TrainState:
             return
         document, tensors = from_main(self.to_archive() if is_main() else ({}, {}), "taking over what process 0 has learnt")
         if not is_main():
-            self.restore(Archive("", document, tensors))
+            self.restore(Archive("", json.loads(json.dumps(document)), tensors))  # as from a file
 
     def to_archive(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         """Take it apart: what JSON can hold, and tensors."""

@@ -53,7 +53,9 @@ def clustering(data, n_clusters=1, config=CONFIG):
     source = ArraySource(data)
     torch.manual_seed(0)
     network = DeepDPMNetwork((2,), replace(config, n_clusters=n_clusters))
-    state = TrainState(network, network.adam(config), torch.Generator().manual_seed(0), np.random.default_rng(0), 0)
+    state = TrainState(
+        network, torch.optim.Adam(network.parameters()), torch.Generator().manual_seed(0), np.random.default_rng(0), 0
+    )
     objective = SplitsAndMerges(
         replace(config, n_clusters=n_clusters), Samples(source, scaling_for(source, None)), torch.device("cpu")
     )

@@ -39,7 +39,7 @@ def test_it_is_what_the_estimator_fits(model):
     X = blobs()
     fitted = DPMixture(random_state=0).fit(X)
     np.testing.assert_array_equal(fitted.means_, fitted.mixture_.means)
-    np.testing.assert_array_equal(fitted.predict_proba(X), fitted.mixture_.predict_proba(X))
+    np.testing.assert_array_equal(fitted.predict_proba(X), fitted.mixture_.calibrated_proba(X))
     assert tuple(fitted.lineage_) == fitted.mixture_.lineage
     assert fitted.elbo_ == fitted.mixture_.elbo > model.elbo  # a prior that suits the data
     np.testing.assert_allclose(np.sort(fitted.means_, 0), np.sort(model.means, 0), atol=0.01)
@@ -132,3 +132,30 @@ def test_a_warm_start_inside_clusters(warm_start):
     assert fitted.model.n_clusters == 2
     assert set(fitted.model.component_ids.tolist()) <= set(warm_start.ids[:6])
     assert len(set(zip(labels.tolist(), fitted.model.predict(X).tolist(), strict=True))) == 2
+
+
+def test_codes_are_looked_at_in_other_pieces_than_the_batches_of_the_memo(model):
+    small = replace(model, options=replace(OPTIONS, batch_size=1))
+    looks = [len(seen.found[0]) for seen in small.look_at(np.zeros((1000, 2)), lambda chunk: (chunk.z.numpy(),))]
+    assert sum(looks) == 1000
+    assert len(looks) < 10
+
+
+def test_clusters_whose_neighbours_are_mixed_are_less_sure():
+    X = np.random.default_rng(0).normal(size=(300, 16))
+    labels = np.arange(300) % 2
+    X[:, 0] += 7.0 * labels  # one feature says it all, and counts little among sixteen
+    fitted = DPMixture(random_state=0).fit_clusters(X, labels)
+    assert fitted.mixture_.temperature == 1.0
+    calibrated = fitted.mixture_.calibrated(X)
+    assert calibrated.temperature > 1.5
+    sure, less = fitted.mixture_.calibrated_proba(X), calibrated.calibrated_proba(X)
+    assert less.max(axis=1).mean() < sure.max(axis=1).mean()
+    np.testing.assert_array_equal(less.argmax(axis=1), sure.argmax(axis=1))
+    np.testing.assert_array_equal(calibrated.predict_proba(X), fitted.mixture_.predict_proba(X))  # what it learns by stays
+    again = MixtureModel.from_archive(*calibrated.to_archive())
+    np.testing.assert_array_equal(again.calibrated_proba(X), less)
+    document, tensors = calibrated.to_archive()
+    for forged in (0.5, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="temperature"):
+            MixtureModel.from_archive(document | {"temperature": forged}, tensors)

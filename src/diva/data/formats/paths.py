@@ -48,6 +48,7 @@ class ReadOptions:
     schema: TableSchema | None = None  # of a model: how columns are used
     keep_columns: bool = False  # whether to keep all columns of a table beside
     skip_broken: bool = False  # whether broken images of a folder are left out
+    is_shard: bool = False  # whether other processes have other rows of a table
 
     @property
     def choose_columns(self) -> bool:
@@ -58,7 +59,8 @@ class ReadOptions:
     @property
     def of_columns(self) -> ColumnOptions:
         """What they say about columns that are used as what they hold."""
-        return ColumnOptions(self.columns, self.exclude, self.id_column, self.label_column, self.missing or "impute")
+        missing = self.missing or "impute"
+        return ColumnOptions(self.columns, self.exclude, self.id_column, self.label_column, missing, is_shard=self.is_shard)
 
 
 def open_path(
@@ -224,6 +226,8 @@ def _open_h5ad(path: Path, options: ReadOptions) -> LoadedData:
         raise DataError(f"Expected AnnData in {path}, but it is damaged or of another kind. Copy or write it anew.") from error
     source = source_from_object(data)
     assert source is not None
+    if not len(source):
+        raise DataError(f"Expected samples in {path}, got AnnData without cells.")
     obs = arrow_table(from_pandas(data.obs.reset_index(names=[data.obs.index.name or "cell"])), f"obs of {path}")
     ids = options.id_column or obs.schema.names[0]
     wanted = [ids, *([] if options.label_column is None else [options.label_column])]

@@ -1,0 +1,42 @@
+import threading
+
+import pytest
+import torch
+
+from diva.threads import mapped, one_thread
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_items_are_worked_on_at_the_same_time_by_threads_that_stay(two_threads):
+    meeting = threading.Barrier(2, timeout=30)
+
+    def meet(item):
+        meeting.wait()  # for the other thread
+        return item, threading.get_ident(), torch.get_num_threads()
+
+    with one_thread():
+        found = [mapped(meet, [1, 2]) for _ in range(3)]
+        assert torch.get_num_threads() == 1
+    assert [[item for item, *_ in items] for items in found] == [[1, 2]] * 3
+    assert len({thread for items in found for _, thread, _ in items}) == 2
+    assert {n for items in found for *_, n in items} == {1}
+    assert torch.get_num_threads() == 2
+
+
+def test_a_thread_does_not_wait_for_itself(two_threads):
+    with one_thread():
+        assert mapped(lambda n: mapped(lambda m: n * m, range(3)), range(4)) == [[0, n, 2 * n] for n in range(4)]
+
+
+def test_without_leave_there_is_one_thread(two_threads):
+    assert set(mapped(lambda _: threading.get_ident(), range(4))) == {threading.get_ident()}
+    with pytest.raises(ZeroDivisionError), one_thread():
+        mapped(lambda n: 1 // n, [1, 0])
+    assert torch.get_num_threads() == 2
