@@ -17,7 +17,7 @@ from torch import Tensor
 
 from diva.data.batches import Rows
 from diva.data.columns import TableSchema, schema_of
-from diva.data.scaling import Samples, Scaling, check_range, check_shape, is_series, scaling_for, series_scaling
+from diva.data.scaling import RowScale, Samples, Scaling, check_range, check_shape, is_series, scaling_for, series_scaling
 from diva.data.sources import Check, ReshapedSource, Source, name_of, parts_of
 from diva.data.validate import FiniteCheck, open_columns, open_samples
 from diva.distributed import gather
@@ -113,6 +113,7 @@ class InputPipeline:
         kind: str | None = None,
         tfidf: bool = False,
         n_axes: int | None = None,
+        scale: RowScale = "one",
     ) -> tuple[Self, Samples]:
         """Open samples and measure what they need, in a single pass; tf-idf and principal axes take one more each.
 
@@ -128,10 +129,12 @@ class InputPipeline:
         preparation = fit_preparation(source, *checks, tfidf=tfidf, n_axes=n_axes, units=units)
         if preparation is not None:
             source, checks = PreparedSource(source, preparation), ()
+            scale = "one" if scale == "auto" else scale  # prepared rows are on one scale
         if is_series(item_shape, kind, image_shape):
             scaling = series_scaling(source, *checks)
         else:
-            scaling = scaling_for(source, image_shape, *checks, names=getattr(estimator, "feature_names_in_", None))
+            names = getattr(estimator, "feature_names_in_", None)
+            scaling = scaling_for(source, image_shape, *checks, names=names, scale=scale)
         return cls(item_shape, preparation, scaling, schema), Samples(source, scaling)
 
     def open(self, estimator: Any, X: Any) -> Samples:

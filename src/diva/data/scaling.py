@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from torch import Tensor
 
 from diva.data.sources import Check, DatasetSource, Source, measure_moments, measure_range, parts_of
 from diva.exceptions import DataKindWarning, ScaleWarning
+
+RowScale: TypeAlias = Literal["auto", "columns", "one"]  # what the numbers of rows are divided by
 
 FARTHEST = 1e6  # units from the middle; what lies beyond could overflow in a network
 MEANT = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))
@@ -96,9 +98,15 @@ class Samples:
 
 
 def scaling_for(
-    source: Source, image_shape: tuple[int, ...] | None, *checks: Check, names: Sequence[str] | None = None
+    source: Source,
+    image_shape: tuple[int, ...] | None,
+    *checks: Check,
+    names: Sequence[str] | None = None,
+    scale: RowScale = "one",
 ) -> Scaling:
     """Scale images to [-1, 1] by the range they are meant to have, rows to mean 0 and a mean variance of 1.
+
+    Rows are divided by one number, or each column by its own; "auto" does so unless columns are in one unit already.
 
     Samples are read once, and checked in the same pass. Warns, by its name if they are given, of a feature that hides others.
     """
@@ -106,7 +114,7 @@ def scaling_for(
     if not 1 <= len(shape) <= 3 or 0 in shape:
         raise ValueError(f"Expected samples with 1, 2 or 3 axes, got samples of shape {shape}.")
     if image_shape is None and len(shape) == 1:
-        return _row_scaling(source, *checks, names=names)
+        return _row_scaling(source, *checks, names=names, scale=scale)
     if image_shape is not None:
         if len(shape) > 1 and _with_channels(shape) != _with_channels(tuple(image_shape)):
             raise ValueError(f"image_shape={tuple(image_shape)}, but the images are of shape {shape}. Leave it out.")
@@ -210,13 +218,53 @@ def check_range(source: Source, scaling: Scaling, *checks: Check) -> None:
         )
 
 
-def _row_scaling(source: Source, *checks: Check, names: Sequence[str] | None = None) -> Scaling:
-    """Centre every feature and divide all by one number: rare features, such as words, must not become the loudest."""
-    mean, deviation = measure_moments(source, *checks)
+class UnitsSeen:
+    """What rows show of the units of their columns; a check that refuses nothing, to be shown all rows in any pass."""
+
+    def __init__(self, n_features: int) -> None:
+        self.lowest, self.highest = np.full(n_features, np.inf), np.full(n_features, -np.inf)
+        self.shortest, self.longest = np.inf, 0.0  # row
+        self.n_zeros = self.n_numbers = 0
+
+    def __call__(self, rows: NDArray[Any]) -> None:
+        """Look at some rows (n, d)."""
+        self.lowest, self.highest = (
+            f(ends, g(rows, axis=0)) for f, g, ends in ((np.minimum, np.min, self.lowest), (np.maximum, np.max, self.highest))
+        )
+        lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
+        self.shortest, self.longest = min(self.shortest, float(lengths.min())), max(self.longest, float(lengths.max()))
+        self.n_zeros, self.n_numbers = self.n_zeros + int((rows == 0).sum()), self.n_numbers + rows.size
+
+    @property
+    def are_shared(self) -> bool:
+        """Whether columns are in one unit already.
+
+        So are the coordinates of vectors that all have one length; columns of which most have the same ends, as pixels and
+        shares do; and counts that are mostly 0, such as those of words, whose rarest columns must not become the loudest.
+        """
+        if self.n_numbers == 0 or self.longest - self.shortest <= NEARLY * self.longest:
+            return True
+        ends, n_with = np.unique(np.stack([self.lowest, self.highest]), axis=1, return_counts=True)
+        same_ends = int(n_with.max()) if ends.size else 0
+        return 2 * same_ends > len(self.lowest) > 1 or 2 * self.n_zeros > self.n_numbers
+
+
+def _row_scaling(source: Source, *checks: Check, names: Sequence[str] | None, scale: RowScale) -> Scaling:
+    """Centre every feature, and divide each by its standard deviation or all by one number."""
+    units = UnitsSeen(source.item_shape[0])
+    mean, deviation = measure_moments(source, *checks, *([units] if scale == "auto" else []))
+    least = 1e-9 * float(np.abs(mean).max()) + 1e-30
+    if scale == "columns" or (scale == "auto" and not units.are_shared):
+        unit = torch.from_numpy(np.where(deviation > np.maximum(1e-9 * np.abs(mean), 1e-30), deviation, 1.0))
+        return Scaling(source.item_shape, False, torch.from_numpy(mean), unit)
     _warn_of_loud_feature(deviation, names)
     typical = float(np.sqrt((deviation**2).mean()))
-    unit = typical if typical > 1e-9 * float(np.abs(mean).max()) + 1e-30 else 1.0
-    return Scaling(source.item_shape, False, torch.from_numpy(mean), torch.tensor([unit], dtype=torch.float64))
+    return Scaling(
+        source.item_shape,
+        False,
+        torch.from_numpy(mean),
+        torch.tensor([typical if typical > least else 1.0], dtype=torch.float64),
+    )
 
 
 def _warn_of_loud_feature(deviation: NDArray[np.float64], names: Sequence[str] | None) -> None:
@@ -227,7 +275,7 @@ def _warn_of_loud_feature(deviation: NDArray[np.float64], names: Sequence[str] |
     name = f"{names[loudest]!r}" if names is not None and len(names) == len(deviation) else f"number {loudest}"
     warnings.warn(
         f"Feature {name} holds {float(deviation[loudest] ** 2) / total:.1%} of the variance, and hides the others. Put them on "
-        "one scale, with columns='auto' for a table or scikit-learn's StandardScaler, or leave it out.",
+        "one scale, with scale='columns' or scikit-learn's StandardScaler, or leave it out.",
         ScaleWarning,
         stacklevel=2,
     )

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from diva.assignment import Assignment as Assignment  # models import it from here
 from diva.atomic import without_link
 from diva.data import InputPipeline, Samples, TableSchema
-from diva.data.scaling import FARTHEST
+from diva.data.scaling import FARTHEST, RowScale
 from diva.devices import resolve_device
 from diva.distributed import alone, from_main, is_main
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
@@ -104,6 +104,10 @@ class Clusterer(Explained, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         self.novelty_threshold_ = float(np.quantile(said.scores, NOVEL_SHARE))
         self._set_classes(said.positions, said.probabilities.shape[1])
         return said
+
+    def _row_scale(self) -> RowScale:
+        """What the numbers of rows are divided by, all or each column, before a network sees them."""
+        return "one"
 
     def _set_classes(self, labels: NDArray[np.int64], n_clusters: int) -> None:
         if labels.ndim != 1 or labels.dtype != np.int64 or (labels.size and not 0 <= labels.min() <= labels.max() < n_clusters):
@@ -278,7 +282,13 @@ class Clusterer(Explained, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         """Samples of a first fit, which decide how numbers are scaled."""
         data = values_of(self, DataParameters)
         self.pipeline_, samples = InputPipeline.fit(
-            self, data.open_table(X), image_shape=data.image_shape, kind=data.kind, tfidf=bool(data.tfidf), n_axes=data.pca
+            self,
+            data.open_table(X),
+            image_shape=data.image_shape,
+            kind=data.kind,
+            tfidf=bool(data.tfidf),
+            n_axes=data.pca,
+            scale=self._row_scale(),
         )
         return samples
 

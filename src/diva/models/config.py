@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # parameters are declared without torch
 Phase = Literal["warm-up", "coupled", "self-training"]
 
 MIN_EPOCHS = 15
-MAX_EPOCHS = 200
+MAX_EPOCHS = 40
 FURTHER_WARMUP, FURTHER_SELF_TRAINING = 0.1, 0.4  # of the epochs when a fit goes on
 MIN_STEPS = 1100  # gradient steps that small data deserve
 WIDEST = 10**6  # layer of a network
@@ -118,7 +118,7 @@ class TrainingConfig(Config):
 
     latent_dim: int = by_preset(16, Whole(high=LONGEST), help="Length of a code.")
     hidden_sizes: tuple[int, ...] = by_preset((500, 500), LAYERS, help="Layers of the networks for rows of numbers.")
-    n_epochs: int | None = parameter(None, Whole(), help="Passes over the data; by default 15, and more for small data.")
+    n_epochs: int | None = parameter(None, Whole(), help="Passes over the data; by default 15, and up to 40 for small data.")
     batch_size: int = by_preset(128, Whole(), help="Samples in a step of the optimizer.")
     learning_rate: float = by_preset(1e-3, Number(), help="Of the optimizer, Adam.")
     weight_decay: float = by_preset(0.0, Number(0), help="Of the optimizer, Adam.")
@@ -148,6 +148,13 @@ class DIVAConfig(TrainingConfig):
         help="""What clusters are found in: codes that networks learn, or the features as they are. auto learns codes, finds
         clusters in both, of rows, and keeps those that nearest neighbours agree on more; if latent_dim or networks are given,
         codes are learnt.""",
+    )
+    scale: Literal["auto", "columns", "one"] = by_preset(
+        "one",
+        OneOf("auto", "columns", "one"),
+        help="""What rows are divided by for networks to learn from: columns, each by its standard deviation; one number for
+        all. auto takes columns, unless rows are all of one length, most columns have the same ends, or most numbers are 0:
+        then they are in one unit already.""",
     )
     warmup: float = by_preset(0.2, SHARE, help="Share of the epochs before the first mixture, with a standard normal prior.")
     self_training: float = by_preset(
@@ -198,6 +205,12 @@ class DIVAConfig(TrainingConfig):
         adds noise to windows of sensors, scales and leaves out channels, and warps time. A
         callable takes a batch as the network sees it (images: channels first, from -1 to 1) and a torch.Generator, and returns
         a batch of the same shape.""",
+    )
+    mask_share: float = by_preset(
+        1.0,
+        SHARE,
+        help="""Largest share of the features that mask leaves out of a row. By default measured: as many as leave half of the
+        views nearest to their own sample.""",
     )
     n_views: int = by_preset(
         4, Whole(), help="Augmented views whose assignments are averaged to decide where a sample belongs."
@@ -310,7 +323,7 @@ class StreamParameters:
 
 PRESETS: dict[str, dict[str, Any]] = {
     "images": {},
-    "features": {"codes": "auto", "latent_dim": 10, "augmentation": "mask"},
+    "features": {"codes": "auto", "latent_dim": 10, "scale": "auto", "augmentation": "mask"},
     "paper": {
         "n_epochs": 500,
         "early_stopping": 20,
@@ -384,6 +397,12 @@ def resolve(model: Any, is_image: bool) -> DIVAConfig:
     if not config.final_refit:  # the prior is the mixture that is left
         config = replace(config, prior_covariance_type=config.covariance_type)
     return config
+
+
+def scale_of(preset: str) -> Literal["auto", "columns", "one"]:
+    """What a preset divides rows by."""
+    scale: Literal["auto", "columns", "one"] = PRESETS["features" if preset == "auto" else preset].get("scale", "one")
+    return scale
 
 
 def check_together(model: Any) -> None:

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor, nn
 
 from diva.data import PartOfSource, Samples
+from diva.data.scaling import RowScale
 from diva.mixture.editing import EditableClusters
 from diva.mixture.model import NO_TREE, Level, MixtureModel, check_component_labels
 from diva.mixture.moves import MoveRecord
@@ -27,6 +28,7 @@ from diva.models.config import (
     OwnNetworks,
     check_together,
     resolve,
+    scale_of,
 )
 from diva.models.feature_clusters import Candidate
 from diva.models.incremental import IncrementalMixin
@@ -40,7 +42,7 @@ from diva.partition.hierarchy import Hierarchy
 from diva.partition.matching import ClusterRecord
 from diva.runs.archive import Archive, parts_with
 from diva.runs.records import record_from_plain
-from diva.training.augmentation import Augmentation, check_own_augmentation, make_augmentation
+from diva.training.augmentation import Augmentation, check_own_augmentation, make_augmentation, recognisable
 from diva.training.encode import Codes
 
 PART_ROWS = 20_000
@@ -123,6 +125,8 @@ class DIVA(EditableClusters, IncrementalMixin, DeepClusterer):
 
     def _resolve(self, is_image: bool, n_samples: int) -> DIVAConfig:
         config, width = resolve(self, is_image).for_samples(n_samples), self.pipeline_.scaling.n_numbers
+        by_columns = self.pipeline_.windows is None and len(self.pipeline_.scaling.unit) > 1
+        config = replace(config, scale="columns" if by_columns else "one")
         if self.pipeline_.windows is not None and config.augmentation == "mask" and self.augmentation == "auto":
             config = replace(config, augmentation="series")
         if not config.grouping and values_of(self, Wishes).any():
@@ -135,6 +139,10 @@ class DIVA(EditableClusters, IncrementalMixin, DeepClusterer):
             raise ValueError(f'codes="features" takes at most {LONGEST:,} features, got {width:,}. Set pca, or codes="learnt".')
         return self._on_features(config)
 
+    def _row_scale(self) -> RowScale:
+        scale: RowScale = values_of(self, DIVAConfig).scale or scale_of(self.preset)
+        return scale
+
     def _on_features(self, config: DIVAConfig) -> DIVAConfig:
         return replace(config, codes="features", latent_dim=self.pipeline_.scaling.n_numbers)
 
@@ -143,13 +151,17 @@ class DIVA(EditableClusters, IncrementalMixin, DeepClusterer):
 
     def _make_objective(self, samples: Samples, validation: Samples | None) -> Algorithm1:
         self.stream_, self.agreement_ = StreamMemory(), {}
+        if self.config_.augmentation == "mask" and self.mask_share is None and self.config_.schedule.n_epochs:
+            self.config_ = replace(self.config_, mask_share=recognisable(samples))
         return Algorithm1(self._make_task(self.config_, samples, validation))
 
     def _make_task(self, config: DIVAConfig, samples: Samples, validation: Samples | None = None) -> Task:
         augmentation: Augmentation | None = None
         if config.augmentation != OWN:
             is_image, windows = samples.scaling.is_image, self.pipeline_.windows
-            augmentation = make_augmentation(config.augmentation, is_image=is_image, windows=windows)
+            augmentation = make_augmentation(
+                config.augmentation, is_image=is_image, windows=windows, mask_share=config.mask_share
+            )
         elif callable(own := values_of(self, DIVAConfig).augmentation):  # not that of a loaded model: files hold no functions
             check_own_augmentation(own, samples)
             augmentation = own

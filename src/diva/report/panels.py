@@ -87,6 +87,8 @@ def summary(findings: Findings) -> str:
         features, learnt = (f"{found.agreement[name]:.2f}" for name in ("features", "learnt"))
         kept = "the features as they are" if codes == "features" else "learnt codes"
         said += f" Clusters are of {kept}: what neighbours agree on is {features} nats for features, {learnt} for learnt codes."
+    if (found.config or {}).get("scale") == "columns":
+        said += " Columns were put on one scale."
     return said
 
 

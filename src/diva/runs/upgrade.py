@@ -15,12 +15,11 @@ RENAMED_SETTINGS = {
 }
 LATER = {"columns": None, "missing": None, "kind": None}  # parameters that any file may be without
 # came after these files: parameters, None by default, and settings
-CODES = {"codes": "learnt"}  # always, then
+THEN = {"codes": "learnt", "scale": "one", "mask_share": 1.0}  # always
 WISHES = dict.fromkeys(("n_clusters", "max_clusters", "min_cluster_size"))
-LATER_PARAMS = (
-    CODES | WISHES | dict.fromkeys(("births", "deletes", "shuffles", "min_new_atoms", "min_target_atoms", "min_retained_atoms"))
-)
-LATER_SETTINGS = CODES | {"births": "all", "deletes": True, "min_retained_atoms": 0.0}
+ATOMS = ("min_new_atoms", "min_target_atoms", "min_retained_atoms")
+LATER_PARAMS = THEN | WISHES | dict.fromkeys(("births", "deletes", "shuffles", *ATOMS))
+LATER_SETTINGS = THEN | {"births": "all", "deletes": True, "min_retained_atoms": 0.0}
 
 
 def upgraded(schema: str, kind: str, document: Document, tensors: Tensors) -> tuple[Document, Tensors]:
@@ -78,15 +77,24 @@ def upgraded_run_config(config: Document) -> Document:
     if "recipe" not in config:
         if config.get("model") != "DIVA" or "min_new_mass" not in config["config"]:
             return config
-        return config | {"params": CODES | config["params"], "config": _with_later_settings(config["config"])}
+        return config | {
+            "params": _explicit(config["params"], config["config"]),
+            "config": _with_later_settings(config["config"]),
+        }
     networks, augmentation = config["own encoder and decoder"], config["own augmentation"]
     return {
         "version": config["version"],
         "model": "DIVA",
-        "params": CODES | upgraded_params(config["params"]),
+        "params": _explicit(upgraded_params(config["params"]), config["recipe"]),
         "config": _config(config["recipe"], config["params"], augmentation),
         "own": [*(["encoder", "decoder"] if networks else []), *(["augmentation"] if augmentation else [])],
     }
+
+
+def _explicit(params: Document, config: Document) -> Document:
+    """Parameters that say what was their default then, and is another now."""
+    given = {name: value for name, value in params.items() if value is not None}
+    return params | THEN | {"n_epochs": config["n_epochs"]} | given
 
 
 def upgraded_params(params: Document) -> Document:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -18,6 +19,9 @@ from torch.nn import functional
 from diva.data import Samples
 
 Augmentation: TypeAlias = Callable[[Tensor, torch.Generator], Tensor]
+
+COMPARED = 1000  # samples among which a view should find its own
+FINEST = 1 / 64  # difference of shares that matters
 
 
 @dataclass(frozen=True)
@@ -100,10 +104,11 @@ class Photo:
 
 @dataclass(frozen=True)
 class Masked:
-    """Rows with features left out, some with few and some with nearly all: for data nobody knows how to augment.
+    """Rows with features left out, some with few and some with many: for data nobody knows how to augment.
 
     Each sample draws its own rate, so that views range from nearly whole to nearly empty; with one weak rate samples hardly
-    pass between components, and one strong rate shows nothing whole.
+    pass between components, and one strong rate shows nothing whole. How many may be left out is measured (`recognisable`):
+    of hundreds of features nearly all, of a handful hardly any.
 
     Attributes
     ----------
@@ -177,8 +182,10 @@ FOR_ANY: dict[str, Augmentation] = {"mask": Masked()}
 AUGMENTATIONS = FOR_IMAGES | FOR_ANY | {"series": Series()}
 
 
-def make_augmentation(name: str | None, *, is_image: bool, windows: tuple[int, int] | None = None) -> Augmentation | None:
-    """The augmentation of a name; for windows of sensors, of their steps and channels."""
+def make_augmentation(
+    name: str | None, *, is_image: bool, windows: tuple[int, int] | None = None, mask_share: float = 1.0
+) -> Augmentation | None:
+    """The augmentation of a name; for windows of sensors, of their steps and channels; of rows with a share left out."""
     if name is None:
         return None
     if name == "series":
@@ -189,7 +196,29 @@ def make_augmentation(name: str | None, *, is_image: bool, windows: tuple[int, i
         return Series(windows)
     if name in FOR_IMAGES and not is_image:
         raise ValueError(f'augmentation="{name}" is for images, but the samples are rows. Pass image_shape, or use "mask".')
-    return AUGMENTATIONS[name]
+    return Masked(mask_share) if name == "mask" else AUGMENTATIONS[name]
+
+
+def recognisable(samples: Samples) -> float:
+    """Largest share of features to leave out so that half of the views are still nearest to their own sample, of a thousand.
+
+    What is left of a view that looks more like another sample teaches the encoder to take the two for one.
+    """
+    rows = np.linspace(0, len(samples), min(COMPARED, len(samples)), endpoint=False).astype(np.int64)
+    x = samples.take(rows).flatten(1)
+
+    def recognised(share: float) -> bool:
+        distance = torch.cdist(Masked(share)(x, torch.Generator().manual_seed(0)), x)
+        nearest = (distance >= distance.diagonal().unsqueeze(1)).all(1)
+        return float(nearest.float().mean()) >= 0.5
+
+    if recognised(1.0):
+        return 1.0
+    low, high = 0.0, 1.0
+    while high - low > FINEST:
+        middle = (low + high) / 2
+        low, high = (middle, high) if recognised(middle) else (low, middle)
+    return low
 
 
 def check_own_augmentation(augmentation: Augmentation, samples: Samples) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils import skip_init
 
 from diva.training.adam import Adam
 
@@ -73,7 +72,8 @@ def linear_discriminant(z: Tensor, labels: Tensor, n_clusters: int) -> nn.Linear
     spread += (1e-3 * spread.diagonal().mean().clamp_min(1e-6)) * torch.eye(z.shape[1], dtype=torch.float64)
     weight = torch.linalg.solve(spread, means.T).T  # (G, D)
     bias = ((sizes + 1) / (sizes + 1).sum()).log() - 0.5 * (weight * means).sum(1)
-    linear: nn.Linear = skip_init(nn.Linear, z.shape[1], n_clusters)  # type: ignore[no-untyped-call]  # draws nothing from torch's own generator
+    with torch.random.fork_rng(devices=[]):  # weights that are overwritten draw nothing from torch's own generator
+        linear = nn.Linear(z.shape[1], n_clusters)
     with torch.no_grad():
         linear.weight.copy_(weight)
         linear.bias.copy_(bias)

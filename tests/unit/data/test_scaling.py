@@ -211,6 +211,34 @@ def test_huge_offsets_do_not_matter(offset):
     torch.testing.assert_close(everything(samples_of(X + offset)), everything(samples_of(X)), rtol=0.0, atol=1e-3)
 
 
+OWN_UNITS = rng().normal([5.0, 0.0, -300.0], [1.0, 0.01, 100.0], size=(80, 3))
+ONE_UNIT = {
+    "rows of one length": (v := rng().normal(size=(80, 3))) / np.linalg.norm(v, axis=1, keepdims=True),
+    "most columns have the same ends": np.clip(rng().normal(0, [1.0, 2.0, 0.1], size=(200, 3)), -1, 1),
+    "mostly 0": rng().poisson([0.1, 0.1, 0.5, 0.3], size=(300, 4)),
+}
+
+
+@pytest.mark.parametrize("scale", ["auto", "columns"])
+def test_columns_in_units_of_their_own_are_put_on_one_scale(scale):
+    scaling = scaling_for(ArraySource(OWN_UNITS), None, scale=scale)
+    torch.testing.assert_close(everything(Samples(ArraySource(OWN_UNITS), scaling)).std(0, correction=0), torch.ones(3))
+
+
+@pytest.mark.parametrize("rows", ONE_UNIT.values(), ids=ONE_UNIT)
+def test_columns_in_one_unit_keep_it_unless_asked_for(rows):
+    scaling = {scale: scaling_for(ArraySource(rows), None, scale=scale) for scale in ("auto", "one", "columns")}
+    assert torch.equal(scaling["auto"].unit, scaling["one"].unit)
+    assert scaling["auto"].unit.shape == (1,)
+    assert scaling["columns"].unit.shape == (rows.shape[1],)
+
+
+def test_a_constant_column_among_others_tells_nothing():
+    X = np.column_stack([OWN_UNITS, np.full(80, 12.5)])
+    x = everything(Samples(ArraySource(X), scaling_for(ArraySource(X), None, scale="columns")))
+    assert torch.equal(x[:, 3], torch.zeros(80))
+
+
 @pytest.mark.parametrize("index", [torch.tensor([4, 1, 1]), np.array([4, 1, 1])])
 def test_samples_are_taken_by_number(index):
     X = rng().random((6, 8, 8))

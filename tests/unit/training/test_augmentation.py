@@ -6,7 +6,7 @@ import torch
 
 from diva.data import ArraySource, Samples
 from diva.data.scaling import scaling_for
-from diva.training.augmentation import Affine, Masked, Photo, Toned, check_own_augmentation, make_augmentation
+from diva.training.augmentation import Affine, Masked, Photo, Toned, check_own_augmentation, make_augmentation, recognisable
 
 STILL = Affine(rotate=0.0, shear=0.0, scale=0.0, shift=0.0)
 SHAPES = pytest.mark.parametrize("shape", [(16, 16), (12, 20)])
@@ -217,6 +217,31 @@ def test_rows_are_not_turned(name):
     with pytest.raises(ValueError, match=rf'augmentation="{name.replace("+", "[+]")}" is for images.*image_shape.*"mask"'):
         make_augmentation(name, is_image=False)
     assert make_augmentation("mask", is_image=False) == Masked()
+
+
+# --- how much is left out
+
+
+def rows(n_features, n=300):
+    source = ArraySource(np.random.default_rng(0).normal(size=(n, n_features)).astype(np.float32))
+    return Samples(source, scaling_for(source, None))
+
+
+def test_nearly_all_of_many_features_may_be_left_out_and_few_of_a_handful():
+    wide, narrow = (recognisable(rows(n_features)) for n_features in (200, 4))
+    assert wide == 1.0
+    assert 0.2 < narrow < 0.8
+
+
+def test_half_of_the_views_are_nearest_to_their_own_sample():
+    data = rows(6)
+    x = data.take(torch.arange(300))
+    share = (torch.cdist(Masked(recognisable(data))(x, seeded(7)), x).argmin(1) == torch.arange(300)).float().mean()
+    assert float(share) == pytest.approx(0.5, abs=0.12)
+
+
+def test_as_many_features_are_left_out_as_asked():
+    assert make_augmentation("mask", is_image=False, mask_share=0.3) == Masked(highest=0.3)
 
 
 # --- of the user's own
