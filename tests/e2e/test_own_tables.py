@@ -202,10 +202,11 @@ def test_a_column_that_hides_the_others_is_told():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"mass": rng.normal(4000, 700, N), "bill": rng.normal(40, 4, N), "depth": rng.normal(17, 2, N)})
     with pytest.warns(ScaleWarning, match=r"'mass' holds 100\.0% of the variance"):
-        DIVA(**SMALL).fit(frame)
-    DIVA(**SMALL, columns="auto").fit(frame)  # warnings are errors here
+        DIVA(**SMALL, scale="one").fit(frame)
+    DIVA(**SMALL).fit(frame)  # warnings are errors here
+    DIVA(**SMALL, columns="auto").fit(frame)
     np.save("rows.npy", frame.to_numpy())
-    said = run("fit", "rows.npy", "--out", "run", "--json", "--no-report", *TINY)
+    said = run("fit", "rows.npy", "--out", "run", "--json", "--no-report", "--scale", "one", *TINY)
     assert "number 0 holds" in json.loads(said.stdout)["warnings"][0]
 
 

@@ -92,3 +92,9 @@ def test_learnt_codes_stay_where_they_agree_more_with_neighbours():
 def test_own_networks_are_meant_to_learn():
     with pytest.raises(ValueError, match="no networks"):
         DIVA(codes="features", encoder=nn.Linear(4, 2), decoder=nn.Linear(2, 4)).fit(IRIS)
+
+
+@pytest.mark.parametrize(("given", "done"), [(None, "columns"), ("auto", "columns"), ("one", "one"), ("columns", "columns")])
+def test_columns_are_put_on_one_scale_by_default(given, done):
+    model = DIVA(codes="learnt", scale=given, hidden_sizes=(8,), n_epochs=1, random_state=0).fit(IRIS)
+    assert model.config_.scale == done

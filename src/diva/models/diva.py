@@ -140,7 +140,7 @@ class DIVA(EditableClusters, IncrementalMixin, DeepClusterer):
         return self._on_features(config)
 
     def _row_scale(self) -> RowScale:
-        scale: RowScale = values_of(self, DIVAConfig).scale or scale_of(self.preset)
+        scale: RowScale = self.scale or scale_of(self.preset)
         return scale
 
     def _on_features(self, config: DIVAConfig) -> DIVAConfig:
