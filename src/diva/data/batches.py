@@ -132,18 +132,6 @@ class ShardBatches:
             yield replace(rows, first=rows.first + self._first, is_shard=True)
 
 
-def spread_over(source: Iterable[Rows], n_rows: int, most: int, width: int) -> Rows:
-    """At most so many of the rows of a source, at even distances over all of its batches; of a shard, of its own."""
-    step = -(-n_rows // most)
-    parts = [Rows(np.empty((0, width), np.float32))]
-    for rows in source:
-        chosen = slice(-rows.first % step, None, step)
-        weights = None if rows.weights is None else np.array(rows.weights[chosen])
-        parts += [Rows(np.array(rows.values[chosen]), weights)] if len(rows) else []
-    weighed = [part.weights for part in parts if part.weights is not None]
-    return Rows(np.concatenate([part.values for part in parts]), np.concatenate(weighed) if weighed else None)
-
-
 def _as_rows(item: Any, name: str) -> NDArray[Any]:
     if isinstance(item, list | tuple) and len(item) and getattr(item[0], "ndim", 0) == 2:
         if len(item) > 1:

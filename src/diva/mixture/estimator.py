@@ -30,7 +30,6 @@ from diva.data import (
     open_columns,
     to_numpy,
 )
-from diva.data.batches import spread_over
 from diva.data.columns import schema_of
 from diva.data.formats.objects import check_frame
 from diva.data.pipeline import Preparation, axes_of
@@ -60,8 +59,6 @@ from diva.partition.hierarchy import Hierarchy, group, group_as
 from diva.partition.walk import Walk
 from diva.progress import progress_of
 from diva.runs.archive import Archive, parts_with, write_archive
-
-CALIBRATION_ROWS = 20_000  # among which nearest neighbours are sought, at most
 
 
 @takes(*MIXTURE_PARAMETERS)
@@ -281,7 +278,7 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         if named_after is not None:
             fitted = fitted._replace(model=fitted.model.named_after(named_after, rng))
         if start is None:
-            some = spread_over(source, measured.n_rows, CALIBRATION_ROWS, width=self._n_prepared)
+            some = measured.sample
             fitted = fitted._replace(model=fitted.model.calibrated(some.values, some.weights))
         return self._store(fitted, source)
 

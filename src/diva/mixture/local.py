@@ -103,7 +103,7 @@ class Posterior:
     def log_scores(self, features: Tensor) -> Tensor:
         """Unnormalized log responsibilities, (m, F) -> (m, K)."""
         coef, offset = self.scores if features.dtype == torch.float64 else self._single_scores
-        return torch.addmm(offset, features, coef)
+        return torch.addmm(offset.to(features.device), features, coef.to(features.device))
 
     @cached_property
     def _single_scores(self) -> Linear:

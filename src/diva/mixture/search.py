@@ -94,7 +94,7 @@ def best_start(
         if interrupted := fit.interrupted:
             break
     assert best is not None
-    if not interrupted and options.births and len(sample) < measured.n_rows:  # a fit to all data has births of its own
+    if not interrupted and options.births:
         model, fit = run_laps(_to_start_from(best, least_variance), source, np.random.default_rng(seed), on_lap=on_lap)
         best, interrupted = replace(model, options=best.options), fit.interrupted
     best = _to_start_from(best, least_variance)

@@ -131,4 +131,8 @@ def restore_optimizer(name: str, optimizer: torch.optim.Optimizer, tensors: dict
         expected = {"step": (), "exp_avg": shape, "exp_avg_sq": shape} if adam else {"momentum_buffer": shape}
         if {what: tuple(value.shape) for what, value in moments.items()} != expected:
             raise ValueError(f"moments of parameter {position} are missing or of another shape")
+        for what in expected.keys() - {
+            "step"
+        }:  # a fused step takes numbers as they lie in memory, those of images channels last
+            moments[what] = torch.empty_like(params[position]).copy_(moments[what])
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
