@@ -235,14 +235,14 @@ class UnitsSeen:
         self.shortest, self.longest = min(self.shortest, float(lengths.min())), max(self.longest, float(lengths.max()))
         self.n_zeros, self.n_numbers = self.n_zeros + int((rows == 0).sum()), self.n_numbers + rows.size
 
-    @property
-    def are_shared(self) -> bool:
-        """Whether columns are in one unit already.
+    def are_shared(self, deviation: NDArray[np.float64]) -> bool:
+        """Whether columns, of these standard deviations (d,), are in one unit already.
 
         So are the coordinates of vectors that all have one length; columns of which most have the same ends, as pixels and
         shares do; and counts that are mostly 0, such as those of words, whose rarest columns must not become the loudest.
         """
-        if self.n_numbers == 0 or self.longest - self.shortest <= NEARLY * self.longest:
+        # beside how far rows are from each other: far from the origin, all rows are of about one length
+        if self.n_numbers == 0 or self.longest - self.shortest <= NEARLY * float(np.linalg.norm(deviation)):
             return True
         ends, n_with = np.unique(np.stack([self.lowest, self.highest]), axis=1, return_counts=True)
         same_ends = int(n_with.max()) if ends.size else 0
@@ -254,7 +254,7 @@ def _row_scaling(source: Source, *checks: Check, names: Sequence[str] | None, sc
     units = UnitsSeen(source.item_shape[0])
     mean, deviation = measure_moments(source, *checks, *([units] if scale == "auto" else []))
     least = 1e-9 * float(np.abs(mean).max()) + 1e-30
-    if scale == "columns" or (scale == "auto" and not units.are_shared):
+    if scale == "columns" or (scale == "auto" and not units.are_shared(deviation)):
         unit = torch.from_numpy(np.where(deviation > np.maximum(1e-9 * np.abs(mean), 1e-30), deviation, 1.0))
         return Scaling(source.item_shape, False, torch.from_numpy(mean), unit)
     _warn_of_loud_feature(deviation, names)

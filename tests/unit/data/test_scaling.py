@@ -219,6 +219,12 @@ ONE_UNIT = {
 }
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e9])
+def test_rows_far_from_the_origin_are_not_taken_for_vectors_of_one_length(offset):
+    rows = offset + np.random.default_rng(0).normal(size=(50, 3)) * [1.0, 10.0, 100.0]
+    assert scaling_for(ArraySource(rows), None, scale="auto").unit.shape == (3,)
+
+
 @pytest.mark.parametrize("scale", ["auto", "columns"])
 def test_columns_in_units_of_their_own_are_put_on_one_scale(scale):
     scaling = scaling_for(ArraySource(OWN_UNITS), None, scale=scale)
