@@ -31,7 +31,6 @@ from diva.mixture.laps import assign_lap, revisit_lap
 from diva.mixture.standardize import Standardization, StandardizedBatches
 from diva.mixture.state import MixtureState
 from diva.models.base import flushed_denormals
-from diva.networks.batch_norm import share_batch_norms
 from diva.networks.priors import StandardNormal
 from diva.threads import one_thread
 
@@ -68,7 +67,6 @@ def work_epoch(n_images: str) -> Row:
 
     with flushed_denormals():
         state, task = start(int(n_images))
-        share_batch_norms(state.network)
         return {"seconds": min(timed_epoch(state, task, StandardNormal()) for _ in range(8))}
 
 

@@ -11,8 +11,7 @@ from torch import nn
 from diva import DIVA, distributed
 from diva.mixture.moves import MoveRecord
 from diva.models.state import DIVAState
-from diva.networks.batch_norm import share_batch_norms
-from diva.training.loop import Batch
+from diva.training.loop import Batch, average_batch_norms
 
 IMAGES = load_digits().images[:240]
 
@@ -22,40 +21,47 @@ def small_network():
     return nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 5), nn.BatchNorm1d(5))
 
 
-def gradients_of_a_step():
-    """Of the mean over a batch, of which this process sees its share."""
+def step(shares):
+    """Gradients of the mean over a batch, of which batch norm sees a share at a time; then its running statistics."""
     network, x = small_network(), torch.from_numpy(IMAGES[:12, None]).float()
-    share_batch_norms(network)
-    own = Batch(torch.arange(12)).own_share()
-    loss = network(x[own.index]).pow(3).sum(1).mean()
-    (loss * len(own) / 12).backward()
-    parameters = list(network.parameters())
-    distributed.add_up_(p.grad for p in parameters)
-    norms = [value for name, value in network.state_dict().items() if "running" in name or "tracked" in name]
-    return [t.detach().numpy() for t in (*(p.grad for p in parameters), *norms)]
+    for share in shares:
+        (network(x[share]).pow(3).sum(1).mean() * len(share) / 12).backward()
+    return network
+
+
+def step_together():
+    network = step([Batch(torch.arange(12)).own_share().index])
+    distributed.add_up_(p.grad for p in network.parameters())
+    average_batch_norms(network)
+    return [p.grad.numpy() for p in network.parameters()], [network[i].running_mean.numpy() for i in (1, 5)]
 
 
 @pytest.mark.parametrize("world", [2, 3])
-def test_a_step_together_is_a_step_alone(together, world):
-    alone = gradients_of_a_step()
-    for found in together(gradients_of_a_step, world):
-        for value, expected in zip(found, alone, strict=True):
-            np.testing.assert_allclose(value, expected, rtol=1e-3, atol=1e-4 * (1 + np.abs(expected).max()))
+def test_a_step_together_is_that_of_the_shares(together, world):
+    shares = torch.arange(12).chunk(world)
+    expected = [p.grad.numpy() for p in step(shares).parameters()]
+    means = np.mean([step([share])[1].running_mean.numpy() for share in shares], axis=0)
+    for gradients, norms in together(step_together, world):
+        for value, alone in zip(gradients, expected, strict=True):
+            np.testing.assert_allclose(value, alone, rtol=1e-3, atol=1e-4 * (1 + np.abs(alone).max()))
+        np.testing.assert_allclose(norms[0], means, rtol=1e-5, atol=1e-6)
 
 
 def test_alone_batch_norms_stay_as_they_are():
-    network = small_network()
-    share_batch_norms(network)
-    assert type(network[1]) is nn.BatchNorm2d
+    network = step([torch.arange(12)])
+    before = network[1].running_var.clone()
+    average_batch_norms(network)
+    torch.testing.assert_close(network[1].running_var, before, rtol=0, atol=0)
 
 
 def too_small():
-    return Batch(torch.arange(2)).own_share()
+    return Batch(torch.arange(5)).own_share()
 
 
-def test_a_batch_with_fewer_samples_than_processes_is_refused(together):
-    answers = together(too_small, 3)
-    assert any(isinstance(a, ValueError) and "Raise batch_size" in str(a) for a in answers)
+def test_a_batch_with_too_few_samples_for_each_process_is_refused_by_all(together):
+    for answer in together(too_small, 3):
+        assert isinstance(answer, ValueError)
+        assert "Raise batch_size" in str(answer)
 
 
 def taken_over():

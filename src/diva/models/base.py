@@ -31,7 +31,6 @@ from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
 from diva.explain import Explained
 from diva.models.config import Config, DataParameters, RunParameters, TrainingConfig
 from diva.models.novelty import NOVEL_SHARE
-from diva.networks.batch_norm import share_batch_norms
 from diva.parameters import Parameter, check_parameters, plain, values_of
 from diva.progress import Progress, progress_of
 from diva.runs.archive import Archive, parts_with, write_archive
@@ -524,7 +523,6 @@ class DeepClusterer(Clusterer):
         with torch.random.fork_rng(devices=[]):  # weights draw on torch's own generator, which belongs to the user
             torch.manual_seed(seed)
             network = self._make_network().to(self._device())
-        share_batch_norms(network)
         config = self.config_
         optimizer = Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
         generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)

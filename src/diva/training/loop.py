@@ -9,10 +9,11 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from diva.distributed import add_up_, gather, mine, world_size
 from diva.exceptions import TrainingError
@@ -39,13 +40,13 @@ class Batch:
         return len(self.index)
 
     def own_share(self) -> Batch:
-        """Samples that fall to this process; raises ValueError if there are none."""
-        own = Batch(*(rows[mine(range(len(rows))).items] for rows in (self.index, self.replayed)))
-        if len(own) == 0:
+        """Samples that fall to this process; raises ValueError, on all of them, if one had too few for batch norm."""
+        if world_size() > 1 and len(self) < 2 * world_size():
             raise ValueError(
-                f"{world_size()} processes cannot share a batch of {len(self)} samples. Raise batch_size, or start fewer."
+                f"{world_size()} processes cannot share a batch of {len(self)} samples: each needs two. "
+                "Raise batch_size, or start fewer."
             )
-        return own
+        return Batch(*(rows[mine(range(len(rows))).items] for rows in (self.index, self.replayed)))
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,21 @@ def train_epoch(
             optimizer.step()
         means.add(len(own), loss)
         on_step(step + 1, len(batches))
+    average_batch_norms(state.network)
     return means.of_all()
+
+
+def average_batch_norms(network: nn.Module) -> None:
+    """Running statistics become those of all processes; in training each normalizes by its own share of a batch.
+
+    As DistributedDataParallel does it: a message for each layer and step would cost more than it gives (Hoffer, Hubara and
+    Soudry, "Train longer, generalize better", 2017, normalize parts of large batches on purpose).
+    """
+    norms = [module for module in network.modules() if isinstance(module, _BatchNorm) and module.running_mean is not None]
+    running = [cast(Tensor, value) for norm in norms for value in (norm.running_mean, norm.running_var)]
+    for value in running:
+        value /= world_size()
+    add_up_(running)
 
 
 def shuffled_batches(n_samples: int, batch_size: int, generator: torch.Generator) -> Sequence[Tensor]:
