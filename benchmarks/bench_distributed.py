@@ -51,27 +51,48 @@ def settled(n_rows: int, dim: int = D, n_components: int = K) -> tuple[np.ndarra
 # --- what a process of its own does: prints one line of JSON
 
 
+def beside_one(work: Callable[[], object], repeats: int = 12) -> Row:
+    """Seconds of some work that process 0 does alone while the others wait, and of the same on all, in turns."""
+    alone, shared = [], []
+    for _ in range(repeats):
+        if distributed.is_main():
+            with distributed.alone():
+                alone.append(seconds_of(work))
+        distributed.gather(None)
+        shared.append(seconds_of(work))
+    one, two = float(np.median(alone or [np.nan])), float(np.median(shared))
+    return {"one process, s": one, "two processes, s": two, "times as fast": one / two}
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
 def work_lap(n_rows: str) -> Row:
-    """Seconds of a settled lap on all processes."""
-    x, standardization, state = settled(int(n_rows))
+    """A settled lap."""
+    x, standardization, start = settled(int(n_rows))
     batches = StandardizedBatches(ArrayBatches(x), standardization, CPU)
     with one_thread():
-        state = assign_lap(state, batches, [])
-        seconds = best_time(lambda: revisit_lap(state, batches, []), repeats=8)
-    return {"seconds": seconds, "bound": state.elbo}
+        state = assign_lap(start, batches, [])
+        with distributed.alone():
+            if (bound := assign_lap(start, batches, []).elbo) != state.elbo:
+                raise RuntimeError(f"One process reaches the bound {bound}, several {state.elbo}.")
+        return {"samples": int(n_rows), **beside_one(lambda: revisit_lap(state, batches, []))}
 
 
 def work_epoch(n_images: str) -> Row:
-    """Seconds of a training epoch on all processes, the mixture left out."""
+    """A training epoch, the mixture left out."""
     from benchmarks.bench_training import start, timed_epoch
 
     with flushed_denormals():
         state, task = start(int(n_images))
-        return {"seconds": min(timed_epoch(state, task, StandardNormal()) for _ in range(8))}
+        return {"samples": int(n_images), **beside_one(lambda: timed_epoch(state, task, StandardNormal()))}
 
 
 def work_memmap(path: str, n_rows: str, dim: str) -> Row:
-    """Seconds of a fit of two laps to a mapped file, and the largest resident set while it runs."""
+    """Seconds of a lap over a mapped file, and the largest resident set up to its end."""
     process, peak = psutil.Process(), [0]
 
     def watch() -> None:
@@ -81,16 +102,12 @@ def work_memmap(path: str, n_rows: str, dim: str) -> Row:
 
     threading.Thread(target=watch, daemon=True).start()
     x = np.memmap(path, dtype=np.float32, mode="r", shape=(int(n_rows), int(dim)))
-    rng = np.random.default_rng(0)
-    some = np.array(x[np.sort(rng.choice(len(x), 20_000, replace=False))])
-    model = DPMixture(covariance_type="diag", n_init=0, random_state=0).fit(some)
+    model = DPMixture(covariance_type="diag", n_init=0, random_state=0).fit(np.array(x[:20_000]))
     batches = StandardizedBatches(ArrayBatches(x), model.mixture_.standardization, CPU)
-    state = model.mixture_.state.forgetting_data()
     with one_thread():
-        state = assign_lap(state, batches, [])
-        begun = time.perf_counter()
-        revisit_lap(state, batches, [])
-    return {"K": state.n_components, "lap, s": time.perf_counter() - begun, "largest resident set, MB": peak[0] / 1e6}
+        state = assign_lap(model.mixture_.state.forgetting_data(), batches, [])
+        lap = seconds_of(lambda: revisit_lap(state, batches, []))
+    return {"K": model.n_components_, "lap, s": lap, "largest resident set, MB": peak[0] / 1e6}
 
 
 def work_mnist(seed: str) -> Row:
@@ -120,21 +137,11 @@ def launched(n_processes: int, *work: str) -> Row:
 
 def ranks(n_rows: int = 4_000_000, n_images: int = 1_280) -> None:
     """Bar: two processes of one thread, a lap at least 1.7 times and an epoch 1.6 times as fast as one."""
-    rows = []
-    for what, name, size in (("lap of the mixture", "lap", n_rows), ("training epoch, MNIST", "epoch", n_images)):
-        one, two = (launched(n, name, str(size)) for n in (1, 2))
-        rows.append(
-            {
-                "what": what,
-                "samples": size,
-                "one process, s": one["seconds"],
-                "two processes, s": two["seconds"],
-                "times as fast": one["seconds"] / two["seconds"],
-                "same bound": one.get("bound") == two.get("bound"),
-            }
-        )
-        print(rows[-1], flush=True)
-    record("ranks", "Two processes of one thread beside one", rows)
+    rows = [
+        {"what": what, **launched(2, name, str(size))}
+        for what, name, size in (("lap of the mixture", "lap", n_rows), ("training epoch, MNIST", "epoch", n_images))
+    ]
+    record("ranks", "Two processes of one thread beside one, medians of 12", rows)
 
 
 def ranks_mnist(n_seeds: int = 3) -> None:
