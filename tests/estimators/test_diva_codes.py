@@ -8,6 +8,7 @@ from torch import nn
 
 import diva
 from diva import DIVA, DPMixture
+from diva.models.feature_clusters import Candidate
 
 IRIS = load_iris().data
 X, CLASSES = make_blobs(300, 4, centers=3, random_state=0)
@@ -27,6 +28,16 @@ def test_columns_in_other_units_do_not_hide_clusters(model):
 def test_says_what_was_taken_and_why(model):
     assert model.config_.codes == "features"
     assert model.agreement_["features"] > model.agreement_["learnt"]
+
+
+def test_noise_is_one_cluster():
+    assert DIVA(random_state=0).fit(np.random.default_rng(0).standard_normal((50, 500))).n_clusters_ == 1
+
+
+def test_cuts_through_noise_tell_nothing():
+    noise = np.random.default_rng(0).standard_normal((400, 5))
+    rival = Candidate(DPMixture(random_state=0).fit(noise).mixture_, np.arange(400), noise.astype(np.float32))
+    assert rival.compared(np.digitize(noise[:, 0], [-0.7, 0.7])) == {"learnt": 0.0, "features": 0.0}
 
 
 def test_features_are_their_own_codes(model):

@@ -111,6 +111,30 @@ def fit_within_clusters(
     Prior, standardization, options, records and the next free id are those of ``base``. ``labels`` (n,) are the clusters of the
     codes (n, D); one that is not among the ``starts`` starts with one component that has seen nothing.
     """
+    model, last_look, known = _look_within_clusters(base, starts, codes, labels, weights, rng)
+    resp = last_look.components.resp
+    return Fitted(model.with_hierarchy(group_as(Walk(resp, resp), known)), last_look.labels)
+
+
+@one_thread()
+def have_valleys(base: MixtureModel, codes: NDArray[Any], labels: NDArray[Any], rng: np.random.Generator) -> bool:
+    """Whether codes (n, D) have a valley anywhere between clusters (n,) that were found by other means.
+
+    Components with the prior of ``base`` are fitted inside every cluster, and grouped as if nothing were known of them.
+    """
+    model, last_look, _ = _look_within_clusters(base, {}, codes, labels, None, rng)
+    return last_look.by_valleys(np.full(model.n_components, -1), ()).n_groups > 1
+
+
+def _look_within_clusters(
+    base: MixtureModel,
+    starts: Mapping[Any, MixtureState],
+    codes: NDArray[Any],
+    labels: NDArray[Any],
+    weights: NDArray[np.float64] | None,
+    rng: np.random.Generator,
+) -> tuple[MixtureModel, _LastLook, NDArray[np.int64]]:
+    """A mixture that was fitted inside every cluster, what it sees, and the cluster of each component, (K,)."""
     options, prior = base.options, base.state
     parts: list[MixtureState] = []
     cluster_of: dict[int, int] = {}
@@ -129,12 +153,9 @@ def fit_within_clusters(
     state = _joined(parts)
     seen_before = {i: m for part in starts.values() for i, m in zip(part.ids, part.past.counts.tolist(), strict=True)}
     old_masses = np.array([seen_before.get(i, 0.0) for i in state.ids])
-    known = np.array([cluster_of[i] for i in state.ids])
-    source = ArrayBatches(codes, weights, options.batch_size)
     model = replace(model, state=state)
-    last_look = _LastLook(model, source, len(codes), old_masses, rng)
-    resp = last_look.components.resp
-    return Fitted(model.with_hierarchy(group_as(Walk(resp, resp), known)), last_look.labels)
+    last_look = _LastLook(model, ArrayBatches(codes, weights, options.batch_size), len(codes), old_masses, rng)
+    return model, last_look, np.array([cluster_of[i] for i in state.ids])
 
 
 def _joined(parts: Sequence[MixtureState]) -> MixtureState:

@@ -210,12 +210,16 @@ class DIVA(EditableClusters, IncrementalMixin, DeepClusterer):
         return codes
 
     def _choose_codes(self, learnt: Tensor, objective: Algorithm1, seed: int) -> Tensor | None:
-        """Keep what was learnt if nearest neighbours agree on its clusters at least as well as on those of the features."""
+        """Keep what was learnt if nearest neighbours agree on its clusters at least as well as on those of the features.
+
+        Where they agree on neither there is one cluster.
+        """
         config = self._on_features(self.config_)
         network = make_vae(config, self.pipeline_.scaling.input_shape, OwnNetworks()).eval()
         rival = objective.rival = objective.rival or Candidate.fit(network, objective.task.samples, config, seed)
         self.agreement_ = rival.compared(self.mixture_.predict(learnt.numpy()))
-        if self.agreement_["learnt"] >= self.agreement_["features"]:
+        told = self.agreement_["learnt"]
+        if told >= self.agreement_["features"] and (told > 0 or self.mixture_.n_clusters == 1):
             self.config_ = replace(self.config_, codes="learnt")
             return learnt
         self.config_, self.network_ = config, network.to(self._device())

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.data import ArrayBatches, PartOfSource, Rows, Samples
+from diva.mixture.fitting import have_valleys
 from diva.mixture.model import MixtureModel
 from diva.mixture.options import MixtureOptions
 from diva.mixture.search import fit_first
@@ -41,10 +42,18 @@ class Candidate(NamedTuple):
         return cls(mixture, rows, encode(network, some, device).mean.numpy())
 
     def compared(self, learnt: NDArray[np.int64]) -> dict[str, float]:
-        """What clusters (n,) of learnt codes and those of the features tell of nearest neighbours, by features on one scale."""
+        """What clusters (n,) of learnt codes and those of the features tell of nearest neighbours, by features on one scale.
+
+        Neighbours agree on any cut through one cloud, noise for instance. So where the features are one cluster, learnt ones
+        tell nothing unless the features have a valley between some of them.
+        """
         points, _ = self.mixture.standardization.apply(Rows(self.features), torch.device("cpu"))
-        own = self.mixture.predict(self.features)
-        return dict(zip(("learnt", "features"), neighbour_information(points.numpy(), learnt[self.rows], own), strict=True))
+        own, learnt = self.mixture.predict(self.features), learnt[self.rows]
+        if self.mixture.n_clusters == 1 and not have_valleys(
+            self.mixture, self.features, learnt, self.mixture.options.generator()
+        ):
+            learnt = np.zeros_like(learnt)
+        return dict(zip(("learnt", "features"), neighbour_information(points.numpy(), learnt, own), strict=True))
 
 
 def fit_features(codes: Tensor, config: DIVAConfig, seed: int) -> MixtureModel:
