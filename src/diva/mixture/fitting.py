@@ -117,13 +117,20 @@ def fit_within_clusters(
 
 
 @one_thread()
-def have_valleys(base: MixtureModel, codes: NDArray[Any], labels: NDArray[Any], rng: np.random.Generator) -> bool:
-    """Whether codes (n, D) have a valley anywhere between clusters (n,) that were found by other means.
+def joined_without_valley(
+    base: MixtureModel, codes: NDArray[Any], labels: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Clusters (n,) that were found by other means, joined where the codes (n, D) have no valley between them.
 
-    Components with the prior of ``base`` are fitted inside every cluster, and grouped as if nothing were known of them.
+    Components with the prior of ``base`` are fitted inside every cluster, and grouped as if nothing were known of them;
+    clusters most of which is in one group are one.
     """
-    model, last_look, _ = _look_within_clusters(base, {}, codes, labels, None, rng)
-    return last_look.by_valleys(np.full(model.n_components, -1), ()).n_groups > 1
+    model, last_look, known = _look_within_clusters(base, {}, codes, labels, None, rng)
+    group_of = last_look.by_valleys(np.full(model.n_components, -1), ()).labels
+    masses = np.zeros((known.max() + 1, group_of.max() + 1))
+    np.add.at(masses, (known, group_of), last_look.components.masses)
+    _, positions = np.unique(labels, return_inverse=True)
+    return np.asarray(masses.argmax(axis=1)[positions])
 
 
 def _look_within_clusters(

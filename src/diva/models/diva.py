@@ -217,7 +217,7 @@ class DIVA(EditableClusters, IncrementalMixin, DeepClusterer):
         config = self._on_features(self.config_)
         network = make_vae(config, self.pipeline_.scaling.input_shape, OwnNetworks()).eval()
         rival = objective.rival = objective.rival or Candidate.fit(network, objective.task.samples, config, seed)
-        self.agreement_ = rival.compared(self.mixture_.predict(learnt.numpy()))
+        self.agreement_ = rival.compared(self.mixture_, learnt.numpy())
         told = self.agreement_["learnt"]
         if told >= self.agreement_["features"] and (told > 0 or self.mixture_.n_clusters == 1):
             self.config_ = replace(self.config_, codes="learnt")

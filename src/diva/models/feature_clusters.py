@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from diva.data import ArrayBatches, PartOfSource, Rows, Samples
-from diva.mixture.fitting import have_valleys
+from diva.mixture.fitting import joined_without_valley
 from diva.mixture.model import MixtureModel
 from diva.mixture.options import MixtureOptions
-from diva.mixture.search import fit_first
+from diva.mixture.search import first_component, fit_first
 from diva.mixture.standardize import measure
 from diva.models.config import DIVAConfig
 from diva.models.view_codes import WALK_ROWS, choose_rows
@@ -41,19 +41,25 @@ class Candidate(NamedTuple):
         some = replace(samples, source=PartOfSource(samples.source, rows))
         return cls(mixture, rows, encode(network, some, device).mean.numpy())
 
-    def compared(self, learnt: NDArray[np.int64]) -> dict[str, float]:
-        """What clusters (n,) of learnt codes and those of the features tell of nearest neighbours, by features on one scale.
+    def compared(self, learnt: MixtureModel, codes: NDArray[np.float32]) -> dict[str, float]:
+        """What clusters of learnt codes (n, d) and those of the features tell of nearest neighbours, in nats.
 
-        Neighbours agree on any cut through one cloud, noise for instance. So where the features are one cluster, learnt ones
-        tell nothing unless the features have a valley between some of them.
+        Neighbours agree on any cut through one cloud, noise for instance, and each space is kind to its own clusters. So both
+        partitions are asked in both spaces, and clusters count as one if the other space has no valley between them.
         """
-        points, _ = self.mixture.standardization.apply(Rows(self.features), torch.device("cpu"))
-        own, learnt = self.mixture.predict(self.features), learnt[self.rows]
-        if self.mixture.n_clusters == 1 and not have_valleys(
-            self.mixture, self.features, learnt, self.mixture.options.generator()
-        ):
-            learnt = np.zeros_like(learnt)
-        return dict(zip(("learnt", "features"), neighbour_information(points.numpy(), learnt, own), strict=True))
+        z = codes[self.rows]
+        points = self.mixture.standardization.apply(Rows(self.features), torch.device("cpu"))[0].numpy()
+        of_codes, of_features = learnt.predict(z), self.mixture.predict(self.features)
+        partitions = (_joined(points, of_codes, self.mixture.options), _joined(z, of_features, self.mixture.options))
+        told = np.mean([neighbour_information(space, *partitions) for space in (points, z)], axis=0)
+        return dict(zip(("learnt", "features"), told.tolist(), strict=True))
+
+
+def _joined(points: NDArray[np.float32], labels: NDArray[np.int64], options: MixtureOptions) -> NDArray[np.int64]:
+    """Clusters (n,), joined where there is no valley between them."""
+    options = replace(options, covariance_type="full")
+    measured = measure(ArrayBatches(points, None, options.batch_size))
+    return joined_without_valley(first_component(measured, options), points, labels, options.generator())
 
 
 def fit_features(codes: Tensor, config: DIVAConfig, seed: int) -> MixtureModel:

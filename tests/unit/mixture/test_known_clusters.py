@@ -6,7 +6,7 @@ from sklearn.metrics import adjusted_rand_score
 
 import diva
 from diva import DPMixture
-from diva.mixture.fitting import fit_within_clusters, have_valleys, start_on
+from diva.mixture.fitting import fit_within_clusters, joined_without_valley, start_on
 from diva.mixture.options import MixtureOptions
 from diva.partition.walk import Walk, neighbour_walk
 
@@ -349,17 +349,18 @@ def test_regroup_before_fit():
 
 @BOTH
 @pytest.mark.parametrize("dim", [1, 2, 20])
-def test_cuts_through_one_cloud_have_no_valley(covariance_type, dim):
+def test_cuts_through_one_cloud_are_joined(covariance_type, dim):
     rng = np.random.default_rng(0)
     cloud = rng.standard_normal((600, dim))
-    base = start_on(cloud, MixtureOptions(covariance_type=covariance_type, seed=0))
     slices = np.digitize(cloud[:, 0], [-0.7, 0.7])
-    assert not have_valleys(base, cloud, slices, rng)
-    apart = cloud + np.outer(4.0 * slices, np.eye(dim)[0])
-    assert have_valleys(base, apart, slices, rng)
+    apart = cloud + np.outer([0.0, 0.0, 4.0], np.eye(dim)[0])[slices]  # one of two walls is real
+    for X, expected in ((cloud, np.zeros(600)), (apart, slices == 2)):
+        base = start_on(X, MixtureOptions(covariance_type=covariance_type, seed=0))
+        assert adjusted_rand_score(expected, joined_without_valley(base, X, slices, rng)) == 1.0
 
 
-def test_one_cluster_has_no_valley():
+def test_one_cluster_stays_one():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(50, 2))
-    assert not have_valleys(start_on(X, MixtureOptions(seed=0)), X, np.zeros(50, dtype=np.int64), rng)
+    base = start_on(X, MixtureOptions(seed=0))
+    assert not joined_without_valley(base, X, np.full(50, 7), rng).any()
