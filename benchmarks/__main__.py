@@ -34,6 +34,7 @@ BENCHMARKS = {
     "alternatives": bench_diva.alternatives,
     "ablation": bench_diva.ablation,
     "threads": bench_diva.threads,
+    "diva_noise": bench_diva.noise,
     **bench_training.BENCHMARKS,
     **bench_incremental.BENCHMARKS,
     "report": bench_report.main,

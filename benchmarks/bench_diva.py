@@ -13,6 +13,7 @@ import torch
 from sklearn.cluster import KMeans
 from sklearn.mixture import GaussianMixture
 
+from benchmarks.bench_mixture import N_DRAWS, clusters_in_noise
 from benchmarks.datasets import LOADERS, Labelled
 from benchmarks.recording import RESULTS, Row, record, scores
 from diva import DIVA
@@ -212,3 +213,9 @@ def threads() -> None:
                 print(rows[-1], flush=True)
                 record("diva_threads", "Digits, and 10,000 images of MNIST, the same seeds on one and on two threads", rows)
     torch.set_num_threads(before)
+
+
+def noise() -> None:
+    """Bar: noise is one cluster in 19 of 20 draws."""
+    rows = clusters_in_noise(lambda seed, X: DIVA(random_state=seed).fit(X).n_clusters_)
+    record("diva_noise", f"Clusters that DIVA() finds in noise, {N_DRAWS} draws each", rows)

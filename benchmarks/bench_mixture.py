@@ -32,17 +32,26 @@ Data = tuple[NDArray[Any], NDArray[Any]]
 N_DRAWS = 20
 
 
+NOISE: dict[str, Callable[[np.random.Generator], NDArray[Any]]] = {
+    "normal, 1,000 x 5": lambda rng: rng.normal(size=(1000, 5)),
+    "normal, 50 x 500": lambda rng: rng.normal(size=(50, 500)),
+    "uniform, 1,000 x 2": lambda rng: rng.uniform(size=(1000, 2)),
+}
+
+
+def clusters_in_noise(fit: Callable[[int, NDArray[Any]], int]) -> list[Row]:
+    """How often one cluster is found where there is none, by what ``fit`` of a seed and some rows says."""
+    rows: list[Row] = []
+    for name, draw in NOISE.items():
+        found = [fit(seed, draw(np.random.default_rng(seed))) for seed in range(N_DRAWS)]
+        rows.append({"data": name, "draws": N_DRAWS, "one cluster": found.count(1), "clusters": str(sorted(found))})
+        print(rows[-1], flush=True)
+    return rows
+
+
 def noise() -> None:
     """Data without clusters, and four blobs beside one row that is far away."""
-    rows: list[Row] = []
-    kinds: dict[str, Callable[[np.random.Generator], NDArray[Any]]] = {
-        "normal, 1,000 x 5": lambda rng: rng.normal(size=(1000, 5)),
-        "normal, 50 x 500": lambda rng: rng.normal(size=(50, 500)),
-        "uniform, 1,000 x 2": lambda rng: rng.uniform(size=(1000, 2)),
-    }
-    for name, draw in kinds.items():
-        found = [DPMixture(random_state=seed).fit(draw(np.random.default_rng(seed))).n_clusters_ for seed in range(N_DRAWS)]
-        rows.append({"data": name, "draws": N_DRAWS, "one cluster": found.count(1), "clusters": str(sorted(found))})
+    rows = clusters_in_noise(lambda seed, X: DPMixture(random_state=seed).fit(X).n_clusters_)
     right = 0
     for seed in range(N_DRAWS):
         rng = np.random.default_rng(seed)

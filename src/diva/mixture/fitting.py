@@ -117,6 +117,14 @@ def fit_within_clusters(
 
 
 @one_thread()
+def grouped_by_valleys(model: MixtureModel, codes: NDArray[Any], rng: np.random.Generator) -> MixtureModel:
+    """Components of a mixture grouped by the valleys between them in codes (n, D)."""
+    source = ArrayBatches(codes, None, model.options.batch_size)
+    last_look = _LastLook(model, source, len(codes), np.zeros(model.n_components), rng)
+    return model.with_hierarchy(last_look.by_valleys(np.full(model.n_components, -1), ()))
+
+
+@one_thread()
 def joined_without_valley(
     base: MixtureModel, codes: NDArray[Any], labels: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.int64]:

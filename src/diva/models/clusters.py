@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from diva.data import JoinedSource
-from diva.mixture.fitting import continue_fit, fit_codes, fit_within_clusters, start_on
+from diva.mixture.fitting import continue_fit, fit_codes, fit_within_clusters, grouped_by_valleys, start_on
 from diva.mixture.model import Draws, MixtureModel
 from diva.mixture.moves import MoveRecord
 from diva.mixture.prior import MixturePrior
@@ -66,7 +66,11 @@ def find_clusters(
     if not task.config.grouping:
         return mixture
     walk = walk_of(codes, [mixture], state.rng)
-    return mixture.with_hierarchy(group(walk, options.resolution, options.generator()))
+    by_views = mixture.with_hierarchy(group(walk, options.resolution, options.generator()))
+    if by_views.n_clusters > 1 or options.resolution != "auto":
+        return by_views
+    # views that go everywhere, of rows with most features left out for instance, show no clusters: the density may
+    return grouped_by_valleys(mixture, codes.clean.numpy(), options.generator())
 
 
 def refit_within_clusters(

@@ -14,7 +14,7 @@ from diva.data import ArrayBatches, PartOfSource, Rows, Samples
 from diva.mixture.fitting import joined_without_valley
 from diva.mixture.model import MixtureModel
 from diva.mixture.options import MixtureOptions
-from diva.mixture.search import first_component, fit_first
+from diva.mixture.search import fit_first
 from diva.mixture.standardize import measure
 from diva.models.config import DIVAConfig
 from diva.models.view_codes import WALK_ROWS, choose_rows
@@ -49,17 +49,17 @@ class Candidate(NamedTuple):
         """
         z = codes[self.rows]
         points = self.mixture.standardization.apply(Rows(self.features), torch.device("cpu"))[0].numpy()
-        of_codes, of_features = learnt.predict(z), self.mixture.predict(self.features)
-        partitions = (_joined(points, of_codes, self.mixture.options), _joined(z, of_features, self.mixture.options))
+        partitions = (
+            _joined(self.mixture, self.features, learnt.predict(z)),
+            _joined(learnt, z, self.mixture.predict(self.features)),
+        )
         told = np.mean([neighbour_information(space, *partitions) for space in (points, z)], axis=0)
         return dict(zip(("learnt", "features"), told.tolist(), strict=True))
 
 
-def _joined(points: NDArray[np.float32], labels: NDArray[np.int64], options: MixtureOptions) -> NDArray[np.int64]:
-    """Clusters (n,), joined where there is no valley between them."""
-    options = replace(options, covariance_type="full")
-    measured = measure(ArrayBatches(points, None, options.batch_size))
-    return joined_without_valley(first_component(measured, options), points, labels, options.generator())
+def _joined(judge: MixtureModel, codes: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Clusters (n,), joined where codes of another mixture have no valley between them, by components like its own."""
+    return joined_without_valley(judge.with_next_id(0), codes, labels, judge.options.generator())
 
 
 def fit_features(codes: Tensor, config: DIVAConfig, seed: int) -> MixtureModel:
