@@ -58,8 +58,14 @@ class Candidate(NamedTuple):
 
 
 def _joined(judge: MixtureModel, codes: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Clusters (n,), joined where codes of another mixture have no valley between them, by components like its own."""
-    return joined_without_valley(judge.with_next_id(0), codes, labels, judge.options.generator())
+    """Clusters (n,), joined where codes of another mixture have no valley between them, by components like its own.
+
+    What was joined is judged anew, with components of its own: those of many small pieces are narrower than the data.
+    """
+    n_clusters = 0
+    while n_clusters != (n_clusters := len(np.unique(labels))):
+        labels = joined_without_valley(judge.with_next_id(0), codes, labels, judge.options.generator())
+    return labels
 
 
 def fit_features(codes: Tensor, config: DIVAConfig, seed: int) -> MixtureModel:
