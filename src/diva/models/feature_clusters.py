@@ -45,27 +45,23 @@ class Candidate(NamedTuple):
         """What clusters of learnt codes (n, d) and those of the features tell of nearest neighbours, in nats.
 
         Neighbours agree on any cut through one cloud, noise for instance, and each space is kind to its own clusters. So both
-        partitions are asked in both spaces, and clusters count as one if the other space has no valley between them.
+        partitions are asked in both spaces, and learnt clusters count as one if the features have no valley between them.
         """
         z = codes[self.rows]
         points = self.mixture.standardization.apply(Rows(self.features), torch.device("cpu"))[0].numpy()
-        partitions = (
-            _joined(self.mixture, self.features, learnt.predict(z)),
-            _joined(learnt, z, self.mixture.predict(self.features)),
-        )
+        partitions = self._joined(learnt.predict(z)), self.mixture.predict(self.features)
         told = np.mean([neighbour_information(space, *partitions) for space in (points, z)], axis=0)
         return dict(zip(("learnt", "features"), told.tolist(), strict=True))
 
+    def _joined(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Clusters (n,), joined where the features have no valley between them.
 
-def _joined(judge: MixtureModel, codes: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Clusters (n,), joined where codes of another mixture have no valley between them, by components like its own.
-
-    What was joined is judged anew, with components of its own: those of many small pieces are narrower than the data.
-    """
-    n_clusters = 0
-    while n_clusters != (n_clusters := len(np.unique(labels))):
-        labels = joined_without_valley(judge.with_next_id(0), codes, labels, judge.options.generator())
-    return labels
+        What was joined is judged anew, with components of its own: those of many small pieces are narrower than the data.
+        """
+        base, n_clusters = self.mixture.with_next_id(0), 0
+        while n_clusters != (n_clusters := len(np.unique(labels))):
+            labels = joined_without_valley(base, self.features, labels, base.options.generator())
+        return labels
 
 
 def fit_features(codes: Tensor, config: DIVAConfig, seed: int) -> MixtureModel:
