@@ -454,9 +454,13 @@ def test_a_damaged_checkpoint_is_refused(how, finished):
     assert path.read_bytes() == damaged
 
 
-def test_a_checkpoint_with_a_right_checksum_and_wrong_contents_is_refused(finished):
+@pytest.mark.parametrize(("options", "part"), [({}, "head.weight"), ({"grouping": None}, "prior.past.counts")])
+def test_a_checkpoint_with_a_right_checksum_and_wrong_contents_is_refused(options, part, tmp_path):
+    """While pseudo-labels are learnt, and while a mixture is the prior."""
     from diva.runs.archive import read_archive, write_archive
 
+    finished = tmp_path / "run"
+    DIVA(**ROWS, **options, n_epochs=5, run_dir=finished).fit(X)
     path = finished / "checkpoint.safetensors"
     archive = read_archive(path, kinds=("DIVA checkpoint",))
     documents = [{k: v for k, v in archive.document.items() if k != name} for name in archive.document]
@@ -478,14 +482,14 @@ def test_a_checkpoint_with_a_right_checksum_and_wrong_contents_is_refused(finish
         )
     ]
     cases = [(document, archive.tensors) for document in documents]
-    for name in ("network.encoder.mean.weight", "optimizer.0.exp_avg", "generator", "prior.past.counts"):
+    for name in ("network.encoder.mean.weight", "optimizer.0.exp_avg", "generator", part):
         cases.append((archive.document, {k: v for k, v in archive.tensors.items() if k != name}))
         cases.append((archive.document, archive.tensors | {name: archive.tensors[name][:-1]}))
     accepted = []
     for document, tensors in cases:
         write_archive(path, "DIVA checkpoint", document, tensors)
         try:
-            DIVA(**ROWS, n_epochs=5, run_dir=finished, resume=True).fit(X)
+            DIVA(**ROWS, **options, n_epochs=5, run_dir=finished, resume=True).fit(X)
         except ModelFileError as error:
             assert "checkpoint.safetensors" in str(error)  # noqa: PT017
         except Exception as error:
