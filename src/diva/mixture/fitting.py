@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.metrics.cluster import contingency_matrix
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -111,45 +112,6 @@ def fit_within_clusters(
     Prior, standardization, options, records and the next free id are those of ``base``. ``labels`` (n,) are the clusters of the
     codes (n, D); one that is not among the ``starts`` starts with one component that has seen nothing.
     """
-    model, last_look, known = _look_within_clusters(base, starts, codes, labels, weights, rng)
-    resp = last_look.components.resp
-    return Fitted(model.with_hierarchy(group_as(Walk(resp, resp), known)), last_look.labels)
-
-
-@one_thread()
-def grouped_by_valleys(model: MixtureModel, codes: NDArray[Any], rng: np.random.Generator) -> MixtureModel:
-    """Components of a mixture grouped by the valleys between them in codes (n, D)."""
-    source = ArrayBatches(codes, None, model.options.batch_size)
-    last_look = _LastLook(model, source, len(codes), np.zeros(model.n_components), rng)
-    return model.with_hierarchy(last_look.by_valleys(np.full(model.n_components, -1), ()))
-
-
-@one_thread()
-def joined_without_valley(
-    base: MixtureModel, codes: NDArray[Any], labels: NDArray[np.int64], rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Clusters (n,) that were found by other means, joined where the codes (n, D) have no valley between them.
-
-    Components with the prior of ``base`` are fitted inside every cluster, and grouped as if nothing were known of them;
-    clusters most of which is in one group are one.
-    """
-    model, last_look, known = _look_within_clusters(base, {}, codes, labels, None, rng)
-    group_of = last_look.by_valleys(np.full(model.n_components, -1), ()).labels
-    masses = np.zeros((known.max() + 1, group_of.max() + 1))
-    np.add.at(masses, (known, group_of), last_look.components.masses)
-    _, positions = np.unique(labels, return_inverse=True)
-    return np.asarray(masses.argmax(axis=1)[positions])
-
-
-def _look_within_clusters(
-    base: MixtureModel,
-    starts: Mapping[Any, MixtureState],
-    codes: NDArray[Any],
-    labels: NDArray[Any],
-    weights: NDArray[np.float64] | None,
-    rng: np.random.Generator,
-) -> tuple[MixtureModel, _LastLook, NDArray[np.int64]]:
-    """A mixture that was fitted inside every cluster, what it sees, and the cluster of each component, (K,)."""
     options, prior = base.options, base.state
     parts: list[MixtureState] = []
     cluster_of: dict[int, int] = {}
@@ -170,7 +132,30 @@ def _look_within_clusters(
     old_masses = np.array([seen_before.get(i, 0.0) for i in state.ids])
     model = replace(model, state=state)
     last_look = _LastLook(model, ArrayBatches(codes, weights, options.batch_size), len(codes), old_masses, rng)
-    return model, last_look, np.array([cluster_of[i] for i in state.ids])
+    resp, known = last_look.components.resp, np.array([cluster_of[i] for i in state.ids])
+    return Fitted(model.with_hierarchy(group_as(Walk(resp, resp), known)), last_look.labels)
+
+
+@one_thread()
+def grouped_by_valleys(model: MixtureModel, codes: NDArray[Any], rng: np.random.Generator) -> MixtureModel:
+    """Components of a mixture grouped by the valleys between them in codes (n, D)."""
+    source = ArrayBatches(codes, None, model.options.batch_size)
+    last_look = _LastLook(model, source, len(codes), np.zeros(model.n_components), rng)
+    return model.with_hierarchy(last_look.by_valleys(np.full(model.n_components, -1), ()))
+
+
+def joined_without_valley(
+    base: MixtureModel, codes: NDArray[Any], labels: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Clusters (n,) that were found by other means, joined where the codes (n, D) have no valley between them.
+
+    Components with the prior of ``base`` are fitted inside every cluster, and grouped as if nothing were known of them;
+    clusters most of whose samples are in one group are one.
+    """
+    within = fit_within_clusters(base, {}, codes, labels, None, rng)
+    group_of = grouped_by_valleys(within.model, codes, rng).cluster_of_component()
+    _, positions = np.unique(labels, return_inverse=True)
+    return np.asarray(contingency_matrix(positions, group_of[within.labels]).argmax(axis=1)[positions])
 
 
 def _joined(parts: Sequence[MixtureState]) -> MixtureState:
