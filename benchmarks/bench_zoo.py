@@ -37,7 +37,7 @@ from diva.metrics import Agreement
 
 ROWS = RESULTS / "zoo.jsonl"
 FILE = Path("zoo") / "zoo.npz"  # below $DIVA_DATA
-LARGER = ("digits", "reuters1200", "imagenet50", "reuters_r8", "reuters_r52", "har", "mnist", "fashion_mnist")
+LARGER = ("digits", "reuters1200", "imagenet50", "reuters_r8", "reuters_r52", "har", "reuters10k", "mnist", "fashion_mnist")
 MOST_SAMPLES = 10_000  # of the larger data
 LIMIT = 300.0  # seconds of a cell
 N_SEEDS = 3
