@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.signal import find_peaks
 from torch import Tensor
 
@@ -32,28 +33,31 @@ def agglomerate(state: MixtureState, n_cuts: int) -> list[MixtureState]:
     # a prior that followed components before they have a volume, which takes D + 1 codes each, would vanish with them
     n_adapted = min(n, float(state.total.counts.sum()) / (state.family.dim + 1)) / ADAPT_BELOW
     family, held = state.family, state.total[torch.arange(n)]  # a copy: joins are made in place
-    scores, lone = state.merge_scores.clone(), _alone(state)
-    left, joins = torch.arange(n), []
-    bounds = [_bound(held, lone, state.alpha)]
+    # numbers of single pairs and components are numpy's, which is several times as fast as torch with so few
+    scores, lone, masses = (t.cpu().numpy().copy() for t in (state.merge_scores, _alone(state), held.counts))
+    left, joins = np.arange(n), []
+    masses_then, lone_then = [masses.copy()], [lone.copy()]  # after each join
     while len(left) > 1:
         kept, gone = sorted(divmod(int(scores.argmax()), n))
         joins.append((kept, gone))
         left = left[left != gone]
-        lone[kept] += lone[gone] + scores[kept, gone]
         for part in held.fields():
-            part[kept] += part[gone]
-        scores[gone] = scores[:, gone] = -torch.inf
-        those = held[left]
+            part[kept].add_(part[gone])
+        masses[kept], masses[gone] = masses[kept] + masses[gone], 0.0
+        lone[kept], lone[gone] = lone[kept] + (lone[gone] + scores[kept, gone]), 0.0
+        scores[gone] = scores[:, gone] = -np.inf
+        those = held[torch.from_numpy(left)]
         if len(left) < ADAPT_BELOW * n_adapted:
             now = holding(replace(state, family=family), those).with_adapted_prior()
             family, n_adapted = now.family, len(left)
-            scores[left[:, None], left], lone[left] = now.merge_scores, _alone(now)
+            scores[np.ix_(left, left)], lone[left] = now.merge_scores.cpu(), _alone(now).cpu()
         else:
-            joint = family.log_normalizer(those + held[kept]) - family.nothing
+            joint = (family.log_normalizer(those + held[kept]) - family.nothing).cpu().numpy()
             scores[kept, left] = scores[left, kept] = joint - lone[left] - lone[kept]
-            scores[kept, kept] = -torch.inf
-        bounds.append(_bound(those, lone[left], state.alpha))
-    padded = np.array([-np.inf, *bounds, -np.inf])
+            scores[kept, kept] = -np.inf
+        masses_then.append(masses.copy())
+        lone_then.append(lone.copy())
+    padded = np.pad(_bounds(np.stack(masses_then), np.stack(lone_then), state.alpha), 1, constant_values=-np.inf)
     peaks, found = find_peaks(padded, prominence=0)
     chosen = set(peaks[np.argsort(-found["prominences"], kind="stable")[:n_cuts]].tolist())
     return [_after(state, joins[: peak - 1]) for peak in sorted(chosen, key=lambda peak: -padded[peak])]
@@ -80,6 +84,7 @@ def _alone(state: MixtureState) -> Tensor:
     return state.family.log_normalizer(state.total) - state.family.nothing
 
 
-def _bound(held: SuffStats, alone: Tensor, alpha: float) -> float:
-    """Evidence lower bound of components that hold whole codes; the same constant aside."""
-    return float(alone.sum() + stick_bound(held.counts.sort(descending=True).values, alpha))
+def _bounds(masses: NDArray[np.float64], alone: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
+    """Evidence lower bounds (B,) of components that hold whole codes, each (B, K); the same constant aside."""
+    sticks = stick_bound(torch.from_numpy(masses).sort(descending=True).values, alpha)
+    return np.asarray(alone.sum(1) + sticks.numpy())
