@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from diva.exceptions import DataChangedError
-from diva.mixture.bound import elbo
+from diva.mixture.bound import elbo, log_marginal_ratios
 from diva.mixture.gaussian import GaussianFamily, Linear
 from diva.mixture.local import FLOAT32_AMPLIFICATION, Posterior
 from diva.mixture.stats import SuffStats, add_up
@@ -61,12 +61,9 @@ class MixtureState:
     def merge_scores(self) -> Tensor:
         r"""Log marginal-likelihood ratio of every pair, :math:`\log M(a+b) - \log M(a) - \log M(b)`, (K, K)."""
         k = self.n_components
-        lone = self.family.log_normalizer(self.total) - self.family.nothing
-        scores = torch.full((k, k), -torch.inf, dtype=torch.float64, device=lone.device)
-        a, b = torch.triu_indices(k, k, offset=1, device=lone.device)
-        for rows_a, rows_b in zip(a.split(4096), b.split(4096), strict=True):
-            joint = self.family.log_normalizer(self.total[rows_a] + self.total[rows_b]) - self.family.nothing
-            scores[rows_a, rows_b] = scores[rows_b, rows_a] = joint - lone[rows_a] - lone[rows_b]
+        scores = self.total.counts.new_full((k, k), -torch.inf)
+        a, b = torch.triu_indices(k, k, offset=1, device=scores.device)
+        scores[a, b] = scores[b, a] = log_marginal_ratios(self.family, self.total, a, b)
         return scores
 
     def position(self, component_id: int) -> int:

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diva.mixture.bound import joining_gains
 from diva.mixture.local import LocalStep
 from diva.mixture.moves.base import Candidate, Edit, Key, MoveMemory, Proposal, Study, joint_entropy_floor, x_log_x
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
+from diva.mixture.sticks import stick_gain_of_joining
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Merge:
         a, b = torch.nonzero(hopeful.triu(1), as_tuple=True)
         if len(a) == 0:
             return []
-        gains = joining_gains(state.family, state.alpha, state.total, a, b)
+        gains = state.merge_scores[a, b] + stick_gain_of_joining(counts, a, b, state.alpha)
         n_pairs = [0] * state.n_components
         pairs = []
         for p in torch.argsort(gains, descending=True, stable=True).tolist():
