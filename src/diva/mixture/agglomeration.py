@@ -29,13 +29,24 @@ def agglomerate(state: MixtureState, n_cuts: int) -> list[MixtureState]:
     more than one peak, many components where clusters are curved and few where they are taken as they are; the ``n_cuts`` most
     prominent ones are returned, highest first.
     """
+    joins, bounds = _all_joins(state)
+    padded = np.pad(bounds, 1, constant_values=-np.inf)
+    peaks, found = find_peaks(padded, prominence=0)
+    chosen = set(peaks[np.argsort(-found["prominences"], kind="stable")[:n_cuts]].tolist())
+    return [_after(state, joins[: peak - 1]) for peak in sorted(chosen, key=lambda peak: -padded[peak])]
+
+
+@torch.inference_mode()  # as in births
+def _all_joins(state: MixtureState) -> tuple[list[tuple[int, int]], NDArray[np.float64]]:
+    """Positions of who is kept and who is gone, join by join, and the bounds before the first and after each."""
     n = state.n_components
     # a prior that followed components before they have a volume, which takes D + 1 codes each, would vanish with them
     n_adapted = min(n, float(state.total.counts.sum()) / (state.family.dim + 1)) / ADAPT_BELOW
     family, held = state.family, state.total[torch.arange(n)]  # a copy: joins are made in place
     # numbers of single pairs and components are numpy's, which is several times as fast as torch with so few
     scores, lone, masses = (t.cpu().numpy().copy() for t in (state.merge_scores, _alone(state), held.counts))
-    left, joins = np.arange(n), []
+    left = np.arange(n)
+    joins: list[tuple[int, int]] = []
     masses_then, lone_then = [masses.copy()], [lone.copy()]  # after each join
     while len(left) > 1:
         kept, gone = sorted(divmod(int(scores.argmax()), n))
@@ -57,10 +68,7 @@ def agglomerate(state: MixtureState, n_cuts: int) -> list[MixtureState]:
             scores[kept, kept] = -np.inf
         masses_then.append(masses.copy())
         lone_then.append(lone.copy())
-    padded = np.pad(_bounds(np.stack(masses_then), np.stack(lone_then), state.alpha), 1, constant_values=-np.inf)
-    peaks, found = find_peaks(padded, prominence=0)
-    chosen = set(peaks[np.argsort(-found["prominences"], kind="stable")[:n_cuts]].tolist())
-    return [_after(state, joins[: peak - 1]) for peak in sorted(chosen, key=lambda peak: -padded[peak])]
+    return joins, _bounds(np.stack(masses_then), np.stack(lone_then), state.alpha)
 
 
 def _after(state: MixtureState, joins: Sequence[tuple[int, int]]) -> MixtureState:
