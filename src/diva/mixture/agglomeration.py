@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.signal import find_peaks
-from torch import Tensor
 
+from diva.mixture.bound import log_marginals
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
 from diva.mixture.sticks import stick_bound
@@ -44,7 +44,7 @@ def _all_joins(state: MixtureState) -> tuple[list[tuple[int, int]], NDArray[np.f
     n_adapted = min(n, float(state.total.counts.sum()) / (state.family.dim + 1)) / ADAPT_BELOW
     family, held = state.family, state.total[torch.arange(n)]  # a copy: joins are made in place
     # numbers of single pairs and components are numpy's, which is several times as fast as torch with so few
-    scores, lone, masses = (t.cpu().numpy().copy() for t in (state.merge_scores, _alone(state), held.counts))
+    scores, lone, masses = (t.cpu().numpy().copy() for t in (state.merge_scores, state.log_marginals, held.counts))
     left = np.arange(n)
     joins: list[tuple[int, int]] = []
     masses_then, lone_then = [masses.copy()], [lone.copy()]  # after each join
@@ -61,9 +61,9 @@ def _all_joins(state: MixtureState) -> tuple[list[tuple[int, int]], NDArray[np.f
         if len(left) < ADAPT_BELOW * n_adapted:
             now = holding(replace(state, family=family), those).with_adapted_prior()
             family, n_adapted = now.family, len(left)
-            scores[np.ix_(left, left)], lone[left] = now.merge_scores.cpu(), _alone(now).cpu()
+            scores[np.ix_(left, left)], lone[left] = now.merge_scores.cpu(), now.log_marginals.cpu()
         else:
-            joint = (family.log_normalizer(those + held[kept]) - family.nothing).cpu().numpy()
+            joint = log_marginals(family, those + held[kept]).cpu().numpy()
             scores[kept, left] = scores[left, kept] = joint - lone[left] - lone[kept]
             scores[kept, kept] = -np.inf
         masses_then.append(masses.copy())
@@ -85,11 +85,6 @@ def holding(state: MixtureState, stats: SuffStats) -> MixtureState:
     """Components of the same prior that hold something else, which is not theirs to keep."""
     ids = tuple(range(len(stats)))
     return replace(state, past=stats.zeros(len(ids)), memo=(), total=stats, ids=ids, next_id=len(ids))
-
-
-def _alone(state: MixtureState) -> Tensor:
-    """Log marginal likelihood of what each component holds, (K,); a constant of the data aside."""
-    return state.family.log_normalizer(state.total) - state.family.nothing
 
 
 def _bounds(masses: NDArray[np.float64], alone: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:

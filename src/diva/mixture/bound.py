@@ -31,13 +31,18 @@ def joining_gains(family: GaussianFamily, alpha: float, total: SuffStats, a: Ten
 
     Joining never raises the entropy, so a pair whose value here is negative needs no look at the data.
     """
-    return log_marginal_ratios(family, total, a, b) + stick_gain_of_joining(total.counts, a, b, alpha)
+    lone = log_marginals(family, total)
+    together = joint_log_marginals(family, total, a, b)
+    return together - lone[a] - lone[b] + stick_gain_of_joining(total.counts, a, b, alpha)
 
 
-def log_marginal_ratios(family: GaussianFamily, total: SuffStats, a: Tensor, b: Tensor) -> Tensor:
-    r"""Log marginal-likelihood ratio :math:`\log M(a+b) - \log M(a) - \log M(b)` of each pair of components a[p] and b[p]."""
-    lone = family.log_normalizer(total) - family.nothing
+def log_marginals(family: GaussianFamily, stats: SuffStats) -> Tensor:
+    r"""Log marginal likelihood :math:`\log M(k)` of what each component holds, (K,); a constant of the data aside."""
+    return family.log_normalizer(stats) - family.nothing
+
+
+def joint_log_marginals(family: GaussianFamily, total: SuffStats, a: Tensor, b: Tensor) -> Tensor:
+    r"""The same of components a[p] and b[p] together, :math:`\log M(a+b)`, for each pair p."""
     n_rows = max(1, NUMBERS_AT_ONCE // total.sum_zz[0].numel())
     pairs = zip(torch.split(a, n_rows), torch.split(b, n_rows), strict=True)
-    joint = torch.cat([family.log_normalizer(total[i] + total[j]) for i, j in pairs]) - family.nothing
-    return joint - lone[a] - lone[b]
+    return torch.cat([log_marginals(family, total[i] + total[j]) for i, j in pairs])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from diva.exceptions import DataChangedError
-from diva.mixture.bound import elbo, log_marginal_ratios
+from diva.mixture.bound import elbo, joint_log_marginals, log_marginals
 from diva.mixture.gaussian import GaussianFamily, Linear
 from diva.mixture.local import FLOAT32_AMPLIFICATION, Posterior
 from diva.mixture.stats import SuffStats, add_up
@@ -63,8 +63,14 @@ class MixtureState:
         k = self.n_components
         scores = self.total.counts.new_full((k, k), -torch.inf)
         a, b = torch.triu_indices(k, k, offset=1, device=scores.device)
-        scores[a, b] = scores[b, a] = log_marginal_ratios(self.family, self.total, a, b)
+        together = joint_log_marginals(self.family, self.total, a, b)
+        scores[a, b] = scores[b, a] = together - self.log_marginals[a] - self.log_marginals[b]
         return scores
+
+    @cached_property
+    def log_marginals(self) -> Tensor:
+        """Log marginal likelihood of what each component holds, (K,); a constant of the data aside."""
+        return log_marginals(self.family, self.total)
 
     def position(self, component_id: int) -> int:
         """Where the component with this id stands now."""

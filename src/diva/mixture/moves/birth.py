@@ -67,14 +67,15 @@ class Birth(BirthOptions):
                 adoptions.append(_Adoption(state, k, children, self, memory))
         memory.targets.clear()
         adopting = {adoption.key[1] for adoption in adoptions}
+        masses = state.total.counts.tolist()
         full = state.n_components >= self.max_components
         wanted = [
             k
             for k, component in enumerate(state.ids)
             if not full
             and component not in adopting
-            and (not state.memo or state.total.counts[k] > self.min_target_atoms)
-            and not memory.cools_down(("birth", component), float(state.total.counts[k]))
+            and (not state.memo or masses[k] > self.min_target_atoms)
+            and not memory.cools_down(("birth", component), masses[k])
         ]
         return BirthStudy(state, adoptions, wanted, self, memory, seed)
 

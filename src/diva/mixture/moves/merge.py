@@ -36,14 +36,14 @@ class Merge:
         if len(a) == 0:
             return []
         gains = state.merge_scores[a, b] + stick_gain_of_joining(counts, a, b, state.alpha)
-        n_pairs = [0] * state.n_components
+        order = torch.argsort(gains, descending=True, stable=True)
+        masses, n_pairs = counts.tolist(), [0] * state.n_components
         pairs = []
-        for p in torch.argsort(gains, descending=True, stable=True).tolist():
-            if gains[p] <= 0:
+        for gain, i, j in zip(*(t[order].tolist() for t in (gains, a, b)), strict=True):
+            if gain <= 0:
                 break
-            i, j = int(a[p]), int(b[p])
             key = _key(state.ids[i], state.ids[j])
-            if max(n_pairs[i], n_pairs[j]) < self.max_partners and not memory.cools_down(key, float(counts[i] + counts[j])):
+            if max(n_pairs[i], n_pairs[j]) < self.max_partners and not memory.cools_down(key, masses[i] + masses[j]):
                 pairs.append((i, j))
                 n_pairs[i] += 1
                 n_pairs[j] += 1
