@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.signal import find_peaks
-from torch import Tensor
 
+from diva.mixture.bound import log_marginals
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
 from diva.mixture.sticks import stick_bound
@@ -28,35 +29,46 @@ def agglomerate(state: MixtureState, n_cuts: int) -> list[MixtureState]:
     more than one peak, many components where clusters are curved and few where they are taken as they are; the ``n_cuts`` most
     prominent ones are returned, highest first.
     """
+    joins, bounds = _all_joins(state)
+    padded = np.pad(bounds, 1, constant_values=-np.inf)
+    peaks, found = find_peaks(padded, prominence=0)
+    chosen = set(peaks[np.argsort(-found["prominences"], kind="stable")[:n_cuts]].tolist())
+    return [_after(state, joins[: peak - 1]) for peak in sorted(chosen, key=lambda peak: -padded[peak])]
+
+
+@torch.inference_mode()  # as in births
+def _all_joins(state: MixtureState) -> tuple[list[tuple[int, int]], NDArray[np.float64]]:
+    """Positions of who is kept and who is gone, join by join, and the bounds before the first and after each."""
     n = state.n_components
     # a prior that followed components before they have a volume, which takes D + 1 codes each, would vanish with them
     n_adapted = min(n, float(state.total.counts.sum()) / (state.family.dim + 1)) / ADAPT_BELOW
     family, held = state.family, state.total[torch.arange(n)]  # a copy: joins are made in place
-    scores, lone = state.merge_scores.clone(), _alone(state)
-    left, joins = torch.arange(n), []
-    bounds = [_bound(held, lone, state.alpha)]
+    # numbers of single pairs and components are numpy's, which is several times as fast as torch with so few
+    scores, lone, masses = (t.cpu().numpy().copy() for t in (state.merge_scores, state.log_marginals, held.counts))
+    left = np.arange(n)
+    joins: list[tuple[int, int]] = []
+    masses_then, lone_then = [masses.copy()], [lone.copy()]  # after each join
     while len(left) > 1:
         kept, gone = sorted(divmod(int(scores.argmax()), n))
         joins.append((kept, gone))
         left = left[left != gone]
-        lone[kept] += lone[gone] + scores[kept, gone]
         for part in held.fields():
-            part[kept] += part[gone]
-        scores[gone] = scores[:, gone] = -torch.inf
-        those = held[left]
+            part[kept].add_(part[gone])
+        masses[kept], masses[gone] = masses[kept] + masses[gone], 0.0
+        lone[kept], lone[gone] = lone[kept] + (lone[gone] + scores[kept, gone]), 0.0
+        scores[gone] = scores[:, gone] = -np.inf
+        those = held[torch.from_numpy(left)]
         if len(left) < ADAPT_BELOW * n_adapted:
             now = holding(replace(state, family=family), those).with_adapted_prior()
             family, n_adapted = now.family, len(left)
-            scores[left[:, None], left], lone[left] = now.merge_scores, _alone(now)
+            scores[np.ix_(left, left)], lone[left] = now.merge_scores.cpu(), now.log_marginals.cpu()
         else:
-            joint = family.log_normalizer(those + held[kept]) - family.nothing
+            joint = log_marginals(family, those + held[kept]).cpu().numpy()
             scores[kept, left] = scores[left, kept] = joint - lone[left] - lone[kept]
-            scores[kept, kept] = -torch.inf
-        bounds.append(_bound(those, lone[left], state.alpha))
-    padded = np.array([-np.inf, *bounds, -np.inf])
-    peaks, found = find_peaks(padded, prominence=0)
-    chosen = set(peaks[np.argsort(-found["prominences"], kind="stable")[:n_cuts]].tolist())
-    return [_after(state, joins[: peak - 1]) for peak in sorted(chosen, key=lambda peak: -padded[peak])]
+            scores[kept, kept] = -np.inf
+        masses_then.append(masses.copy())
+        lone_then.append(lone.copy())
+    return joins, _bounds(np.stack(masses_then), np.stack(lone_then), state.alpha)
 
 
 def _after(state: MixtureState, joins: Sequence[tuple[int, int]]) -> MixtureState:
@@ -75,11 +87,7 @@ def holding(state: MixtureState, stats: SuffStats) -> MixtureState:
     return replace(state, past=stats.zeros(len(ids)), memo=(), total=stats, ids=ids, next_id=len(ids))
 
 
-def _alone(state: MixtureState) -> Tensor:
-    """Log marginal likelihood of what each component holds, (K,); a constant of the data aside."""
-    return state.family.log_normalizer(state.total) - state.family.nothing
-
-
-def _bound(held: SuffStats, alone: Tensor, alpha: float) -> float:
-    """Evidence lower bound of components that hold whole codes; the same constant aside."""
-    return float(alone.sum() + stick_bound(held.counts.sort(descending=True).values, alpha))
+def _bounds(masses: NDArray[np.float64], alone: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
+    """Evidence lower bounds (B,) of components that hold whole codes, each (B, K); the same constant aside."""
+    sticks = stick_bound(torch.from_numpy(masses).sort(descending=True).values, alpha)
+    return np.asarray(alone.sum(1) + sticks.numpy())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -11,7 +9,7 @@ from diva.mixture.gaussian import LOG_2PI, GaussianFamily
 from diva.mixture.stats import SuffStats
 from diva.mixture.sticks import stick_bound, stick_gain_of_joining
 
-PAIRS_AT_ONCE = 2048
+NUMBERS_AT_ONCE = 1 << 17  # of the statistics of joined pairs, which may be very many; all at once took up to thrice as long
 
 
 def elbo(family: GaussianFamily, alpha: float, total: SuffStats) -> Tensor:
@@ -33,14 +31,18 @@ def joining_gains(family: GaussianFamily, alpha: float, total: SuffStats, a: Ten
 
     Joining never raises the entropy, so a pair whose value here is negative needs no look at the data.
     """
-    alone = family.log_normalizer(total)
-    gains = []
-    for i, j in zip(a.tensor_split(_n_parts(a)), b.tensor_split(_n_parts(a)), strict=True):
-        joint = family.log_normalizer(total[i] + total[j])
-        gains.append(joint - alone[i] - alone[j] + family.nothing + stick_gain_of_joining(total.counts, i, j, alpha))
-    return torch.cat(gains)
+    lone = log_marginals(family, total)
+    together = joint_log_marginals(family, total, a, b)
+    return together - lone[a] - lone[b] + stick_gain_of_joining(total.counts, a, b, alpha)
 
 
-def _n_parts(pairs: Tensor) -> int:
-    """How many parts keep the statistics of joined pairs, of which there may be very many, small in memory."""
-    return max(1, math.ceil(len(pairs) / PAIRS_AT_ONCE))
+def log_marginals(family: GaussianFamily, stats: SuffStats) -> Tensor:
+    r"""Log marginal likelihood :math:`\log M(k)` of what each component holds, (K,); a constant of the data aside."""
+    return family.log_normalizer(stats) - family.nothing
+
+
+def joint_log_marginals(family: GaussianFamily, total: SuffStats, a: Tensor, b: Tensor) -> Tensor:
+    r"""The same of components a[p] and b[p] together, :math:`\log M(a+b)`, for each pair p."""
+    n_rows = max(1, NUMBERS_AT_ONCE // total.sum_zz[0].numel())
+    pairs = zip(torch.split(a, n_rows), torch.split(b, n_rows), strict=True)
+    return torch.cat([log_marginals(family, total[i] + total[j]) for i, j in pairs])

@@ -26,7 +26,7 @@ def seed_centres(z: Tensor, weights: Tensor, n_centres: int, rng: np.random.Gene
             break
         chosen = torch.searchsorted(ladder, u * ladder[-1], right=True).clamp_max(len(points) - 1)
         centres.append(points[chosen])
-        distance = torch.minimum(distance, ((points - points[chosen]) ** 2).sum(1))
+        distance = torch.minimum(distance, ((points - centres[-1]) ** 2).sum(1))
     return torch.stack(centres)
 
 

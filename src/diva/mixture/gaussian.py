@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import ClassVar, NamedTuple, Self
 
 import torch
@@ -42,7 +42,7 @@ class GaussianFamily(ABC):
     @property
     def dim(self) -> int:
         """D, the length of a code."""
-        return len(self.m0)
+        return self.m0.shape[0]
 
     @property
     @abstractmethod
@@ -139,7 +139,12 @@ class GaussianFamily(ABC):
 
     def means(self, stats: SuffStats) -> Tensor:
         """Posterior means, (K, D)."""
-        return (self.kappa0 * self.m0 + stats.sum_z) / (self.kappa0 + stats.counts).unsqueeze(-1)
+        return (self._lent + stats.sum_z) / (self.kappa0 + stats.counts).unsqueeze(-1)
+
+    @cached_property
+    def _lent(self) -> Tensor:
+        """Sum of the samples that the prior mean is worth, (D,)."""
+        return self.kappa0 * self.m0
 
 
 @dataclass(frozen=True)
@@ -168,14 +173,20 @@ class NormalGamma(GaussianFamily):
     def _update(self, stats: SuffStats) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         kappa = (self.kappa0 + stats.counts).unsqueeze(-1)  # (K, 1)
         nu = (self.nu0 + stats.counts).unsqueeze(-1)  # (K, 1)
-        m = (self.kappa0 * self.m0 + stats.sum_z) / kappa  # (K, D)
-        beta = self.beta0 + stats.sum_zz + self.kappa0 * self.m0**2 - kappa * m**2
+        m = (self._lent + stats.sum_z) / kappa  # (K, D)
+        beta = self._raw_beta0 + stats.sum_zz - kappa * (m * m)
         # beta - beta0 is a scatter, so it is never negative: what falls below is rounding
         return m, kappa, nu, torch.maximum(beta, self.beta0)
 
+    @cached_property
+    def _raw_beta0(self) -> Tensor:
+        """The prior's scatter around 0 instead of its mean, (D,)."""
+        return self.beta0 + self._lent * self.m0
+
     def log_normalizer(self, stats: SuffStats) -> Tensor:  # noqa: D102
         _, kappa, nu, beta = self._update(stats)
-        per_dim = torch.lgamma(nu / 2) - nu / 2 * torch.log(beta / 2) - torch.log(kappa) / 2
+        half = nu / 2
+        per_dim = torch.lgamma(half) - half * torch.log(beta / 2) - torch.log(kappa) / 2
         return per_dim.sum(-1)
 
     def expected_log_likelihood(self, stats: SuffStats) -> Linear:  # noqa: D102
@@ -223,6 +234,22 @@ class NormalGamma(GaussianFamily):
         return replace(self, beta0=variance * self.spread_per_variance)
 
 
+class Triangle(NamedTuple):
+    """Upper triangle of a (D, D) matrix, row by row, as products of pairs stand among the features."""
+
+    entries: Tensor  # (F - D,): where they stand in the flattened matrix
+    features: Tensor  # (D * D,): feature that each entry of the flattened matrix is
+    on_diagonal: Tensor  # (F - D,): whether i == j
+
+
+@cache
+def _triangle(dim: int, device: torch.device) -> Triangle:
+    i, j = torch.triu_indices(dim, dim, device=device)
+    features = torch.empty(dim, dim, dtype=torch.long, device=device)
+    features[i, j] = features[j, i] = torch.arange(dim, dim + len(i), device=device)
+    return Triangle(i * dim + j, features.flatten(), i == j)
+
+
 @dataclass(frozen=True)
 class NormalWishart(GaussianFamily):
     r"""Full covariance: :math:`\Lambda \sim Wishart(\Psi^{-1}, \nu), \mu|\Lambda \sim N(m, (\kappa\Lambda)^{-1})`."""
@@ -234,37 +261,37 @@ class NormalWishart(GaussianFamily):
     def n_features(self) -> int:  # noqa: D102
         return self.dim + self.dim * (self.dim + 1) // 2
 
-    @cached_property
-    def _triangle(self) -> tuple[Tensor, Tensor]:
-        i, j = torch.triu_indices(self.dim, self.dim, device=self.m0.device)
-        return i, j
+    @property
+    def _triangle(self) -> Triangle:
+        return _triangle(self.dim, self.m0.device)
 
     @property
     def squares(self) -> Tensor:  # noqa: D102
-        i, j = self._triangle
-        return self.dim + torch.nonzero(i == j).squeeze(1)
+        return self.dim + torch.nonzero(self._triangle.on_diagonal).squeeze(1)
 
     def products(self, z: Tensor) -> Tensor:  # noqa: D102
         # rows of the upper triangle side by side: D slices cost far less than one gather of D(D+1)/2 columns
         return torch.cat([z, *(z[:, i : i + 1] * z[:, i:] for i in range(self.dim))], dim=1)
 
     def stats(self, counts: Tensor, products: Tensor, entropy: Tensor) -> SuffStats:  # noqa: D102
-        i, j = self._triangle
-        sum_zz = products.new_empty(len(counts), self.dim, self.dim)
-        sum_zz[:, i, j] = products[:, self.dim :]
-        sum_zz[:, j, i] = products[:, self.dim :]
+        sum_zz = products.index_select(1, self._triangle.features).view(-1, self.dim, self.dim)
         return SuffStats(counts, products[:, : self.dim], sum_zz, entropy)
 
     def _update(self, stats: SuffStats) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return m (K, D), kappa (K,), nu (K,) and the lower Cholesky factor of psi (K, D, D)."""
         kappa = self.kappa0 + stats.counts
-        m = (self.kappa0 * self.m0 + stats.sum_z) / kappa.unsqueeze(-1)
-        psi = self.psi0 + stats.sum_zz + self.kappa0 * torch.outer(self.m0, self.m0)
-        psi = psi - kappa[:, None, None] * m.unsqueeze(-1) * m.unsqueeze(-2)
+        m = (self._lent + stats.sum_z) / kappa.unsqueeze(-1)
+        psi = self._raw_psi0 + stats.sum_zz
+        psi -= (kappa.unsqueeze(-1) * m).unsqueeze(-1) * m.unsqueeze(-2)  # in place: they may be very many
         chol, info = torch.linalg.cholesky_ex(psi)
         if bool(info.any()):
             chol = torch.linalg.cholesky(self._lifted(psi))
         return m, kappa, self.nu0 + stats.counts, chol
+
+    @cached_property
+    def _raw_psi0(self) -> Tensor:
+        """The prior's scatter around 0 instead of its mean, (D, D)."""
+        return self.psi0 + torch.outer(self._lent, self.m0)
 
     def _lifted(self, psi: Tensor) -> Tensor:
         """Undo rounding that made psi smaller than psi0, which exact arithmetic cannot."""
@@ -278,22 +305,26 @@ class NormalWishart(GaussianFamily):
     def log_normalizer(self, stats: SuffStats) -> Tensor:  # noqa: D102
         _, kappa, nu, chol = self._update(stats)
         log_det_half = _log_det(chol) - self.dim * math.log(2.0)  # log |psi / 2|
-        log_gamma: Tensor = torch.special.multigammaln(nu / 2, self.dim)
-        return log_gamma - nu / 2 * log_det_half - self.dim / 2 * torch.log(kappa)
+        half = nu / 2
+        log_gamma: Tensor = torch.special.multigammaln(half, self.dim)
+        return log_gamma - half * log_det_half - self.dim / 2 * torch.log(kappa)
 
     def expected_log_likelihood(self, stats: SuffStats) -> Linear:  # noqa: D102
         m, kappa, nu, chol = self._update(stats)
         e_lambda = nu[:, None, None] * torch.cholesky_inverse(chol)
-        steps = torch.arange(self.dim, device=nu.device, dtype=nu.dtype)
-        e_log_det = torch.digamma((nu[:, None] - steps) / 2).sum(-1) + self.dim * math.log(2.0) - _log_det(chol)
+        e_log_det = torch.digamma((nu.unsqueeze(-1) - self._steps) / 2).sum(-1) + self.dim * math.log(2.0) - _log_det(chol)
         return self._quadratic(m, e_lambda, e_log_det - self.dim / kappa)
+
+    @cached_property
+    def _steps(self) -> Tensor:
+        return torch.arange(self.dim, device=self.m0.device, dtype=self.m0.dtype)
 
     def _quadratic(self, m: Tensor, precision: Tensor, constant: Tensor) -> Linear:
         """Half of ``constant - D log 2 pi - (z - m)' precision (z - m)`` as a linear function of the features of z."""
         linear = (precision @ m.unsqueeze(-1)).squeeze(-1)  # (K, D)
         offset = 0.5 * (constant - self.dim * LOG_2PI - (linear * m).sum(-1))
-        i, j = self._triangle
-        quadratic = precision[:, i, j] * torch.where(i == j, -0.5, -1.0).to(m)  # off-diagonal products stand for two
+        upper = precision.flatten(1).index_select(1, self._triangle.entries)
+        quadratic = torch.where(self._triangle.on_diagonal, -0.5 * upper, -upper)  # off-diagonal products stand for two
         return Linear(torch.cat([linear, quadratic], dim=1).T, offset)
 
     def expected_features(self, mean: Tensor, variance: Tensor) -> Tensor:  # noqa: D102
@@ -338,7 +369,8 @@ class NormalWishart(GaussianFamily):
 
 
 def _log_det(chol: Tensor) -> Tensor:
-    return 2.0 * chol.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    # made contiguous, because logarithms of numbers that stand apart are not vectorized
+    return 2.0 * chol.diagonal(dim1=-2, dim2=-1).contiguous().log().sum(-1)
 
 
 def make_family(

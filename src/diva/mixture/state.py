@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from diva.exceptions import DataChangedError
-from diva.mixture.bound import elbo
+from diva.mixture.bound import elbo, joint_log_marginals, log_marginals
 from diva.mixture.gaussian import GaussianFamily, Linear
 from diva.mixture.local import FLOAT32_AMPLIFICATION, Posterior
 from diva.mixture.stats import SuffStats, add_up
@@ -61,13 +61,16 @@ class MixtureState:
     def merge_scores(self) -> Tensor:
         r"""Log marginal-likelihood ratio of every pair, :math:`\log M(a+b) - \log M(a) - \log M(b)`, (K, K)."""
         k = self.n_components
-        lone = self.family.log_normalizer(self.total) - self.family.nothing
-        scores = torch.full((k, k), -torch.inf, dtype=torch.float64, device=lone.device)
-        a, b = torch.triu_indices(k, k, offset=1, device=lone.device)
-        for rows_a, rows_b in zip(a.split(4096), b.split(4096), strict=True):
-            joint = self.family.log_normalizer(self.total[rows_a] + self.total[rows_b]) - self.family.nothing
-            scores[rows_a, rows_b] = scores[rows_b, rows_a] = joint - lone[rows_a] - lone[rows_b]
+        scores = self.total.counts.new_full((k, k), -torch.inf)
+        a, b = torch.triu_indices(k, k, offset=1, device=scores.device)
+        together = joint_log_marginals(self.family, self.total, a, b)
+        scores[a, b] = scores[b, a] = together - self.log_marginals[a] - self.log_marginals[b]
         return scores
+
+    @cached_property
+    def log_marginals(self) -> Tensor:
+        """Log marginal likelihood of what each component holds, (K,); a constant of the data aside."""
+        return log_marginals(self.family, self.total)
 
     def position(self, component_id: int) -> int:
         """Where the component with this id stands now."""

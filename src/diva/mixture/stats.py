@@ -20,7 +20,7 @@ class SuffStats:
     entropy: Tensor  # (K,): -sum_n r_nk log r_nk; additive over batches, so the memoized bound is exact
 
     def __len__(self) -> int:
-        return len(self.counts)
+        return self.counts.shape[0]
 
     def __add__(self, other: SuffStats) -> SuffStats:
         return self._zip(other, torch.add)
@@ -36,9 +36,10 @@ class SuffStats:
         """Statistics of some components, still with a leading component axis."""
         if isinstance(index, int):
             index = slice(index, index + 1)
-        elif not isinstance(index, slice | Tensor):
-            index = torch.as_tensor(index, device=self.counts.device, dtype=torch.long)
-        return self._map(lambda t: t[index])
+        if isinstance(index, slice):
+            return self._map(lambda t: t[index])
+        positions = torch.as_tensor(index, device=self.counts.device, dtype=torch.long)
+        return self._map(lambda t: t.index_select(0, positions))
 
     def zeros(self, n_components: int) -> SuffStats:
         """Empty statistics of ``n_components`` components of the same kind."""
@@ -65,10 +66,10 @@ class SuffStats:
         return self.counts, self.sum_z, self.sum_zz, self.entropy
 
     def _map(self, f: Callable[[Tensor], Tensor]) -> SuffStats:
-        return SuffStats(*(f(t) for t in self.fields()))
+        return SuffStats(*map(f, self.fields()))
 
     def _zip(self, other: SuffStats, f: Callable[[Tensor, Tensor], Tensor]) -> SuffStats:
-        return SuffStats(*(f(a, b) for a, b in zip(self.fields(), other.fields(), strict=True)))
+        return SuffStats(*map(f, self.fields(), other.fields()))
 
 
 def concat(parts: Iterable[SuffStats]) -> SuffStats:

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor
 
+PAIRS_AT_ONCE = 2048  # whose masses, with those of all other components, are in memory at once
+
 
 def stick_posterior(counts: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
     r"""Beta parameters of each stick.
@@ -48,9 +50,12 @@ def stick_bound(counts: Tensor, alpha: float) -> Tensor:
 
 def stick_gain_of_joining(counts: Tensor, a: Tensor, b: Tensor, alpha: float) -> Tensor:
     """Change of the allocation bound when components a[p] and b[p] become one, for each p; order by mass throughout."""
-    pairs = torch.arange(len(a), device=counts.device)
-    joined = counts.repeat(len(a), 1)
-    joined[pairs, a] += counts[b]
-    joined[pairs, b] = -1.0  # sorts last, and is cut off
-    joined = joined.sort(dim=-1, descending=True).values[:, :-1]
-    return stick_bound(joined, alpha) - stick_bound(counts.sort(descending=True).values, alpha)
+    apart = stick_bound(counts.sort(descending=True).values, alpha)
+    together = []
+    for i, j in zip(torch.split(a, PAIRS_AT_ONCE), torch.split(b, PAIRS_AT_ONCE), strict=True):
+        pairs = torch.arange(len(i), device=counts.device)
+        joined = counts.repeat(len(i), 1)
+        joined[pairs, i] += counts[j]
+        joined[pairs, j] = -1.0  # sorts last, and is cut off
+        together.append(stick_bound(joined.sort(dim=-1, descending=True).values[:, :-1], alpha))
+    return torch.cat(together) - apart

@@ -39,7 +39,7 @@ class Edit:
         """Put the new components in order of falling mass, where the stick-breaking bound is highest."""
         order = torch.argsort(masses, descending=True, stable=True).cpu()
         rank = torch.argsort(order)
-        return Edit(rank[self.assignment], tuple(self.ids[i] for i in order), rank[self.positions])
+        return Edit(rank[self.assignment], tuple(self.ids[i] for i in order.tolist()), rank[self.positions])
 
 
 @dataclass(frozen=True)

@@ -67,14 +67,15 @@ class Birth(BirthOptions):
                 adoptions.append(_Adoption(state, k, children, self, memory))
         memory.targets.clear()
         adopting = {adoption.key[1] for adoption in adoptions}
+        masses = state.total.counts.tolist()
         full = state.n_components >= self.max_components
         wanted = [
             k
             for k, component in enumerate(state.ids)
             if not full
             and component not in adopting
-            and (not state.memo or state.total.counts[k] > self.min_target_atoms)
-            and not memory.cools_down(("birth", component), float(state.total.counts[k]))
+            and (not state.memo or masses[k] > self.min_target_atoms)
+            and not memory.cools_down(("birth", component), masses[k])
         ]
         return BirthStudy(state, adoptions, wanted, self, memory, seed)
 
@@ -92,6 +93,7 @@ class Children:
         return len(self.scores.offset)
 
 
+@torch.inference_mode()  # many small steps, which take about a tenth less time without what gradients would need
 def create(
     state: MixtureState, k: int, z: Tensor, weights: Tensor, options: Birth, rng: np.random.Generator
 ) -> Children | None:
@@ -104,7 +106,7 @@ def create(
     present = float(state.total.counts[k] - state.past.counts[k])
     least = options.least_sample(float(weights.sum()), present)
     anchored = float(state.past.counts[k]) > options.min_new_atoms
-    anchor = state.past[k] if anchored else family.empty()
+    anchor = state.past[k] if anchored else None
     samples = Samples(family, state.alpha, family.features(z), weights, anchor)
     centres = seed_centres(z, weights, options.n_fresh, rng)
     resp = torch.nn.functional.one_hot(nearest(z, centres), len(centres)).to(z.dtype)
@@ -118,8 +120,12 @@ def create(
     if len(stats) < 2:
         return None
     # the samples stand for all of the component's present data
-    past = _padded(anchor, len(stats))
-    stats = (stats - past) * (present / float(weights.sum())) + past
+    represented = present / float(weights.sum())
+    if anchor is None:
+        stats = stats * represented
+    else:
+        past = _padded(anchor, len(stats))
+        stats = (stats - past) * represented + past
     heir = 0 if anchored else int(stats.counts.argmax())
     return Children(samples.scores(stats), stats.counts, heir, precise=family.amplification(stats) > FLOAT32_AMPLIFICATION)
 
@@ -143,14 +149,14 @@ class Samples:
     alpha: float
     features: Tensor  # (n, F)
     weights: Tensor  # (n,)
-    anchor: SuffStats  # what the first child has seen before
+    anchor: SuffStats | None = None  # what the first child has seen before
 
     def stats(self, resp: Tensor) -> SuffStats:
         """Statistics of the children, entropy left out: only differences of it matter here, and only to join siblings."""
         weighted = resp * self.weights.unsqueeze(1)
         counts = weighted.sum(0)
         own = self.family.stats(counts, weighted.T @ self.features, torch.zeros_like(counts))
-        return own + _padded(self.anchor, len(own))
+        return own if self.anchor is None else own + _padded(self.anchor, len(own))
 
     def scores(self, stats: SuffStats) -> Linear:
         """Log weight plus expected log-likelihood of each child, linear in the features."""

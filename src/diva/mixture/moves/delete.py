@@ -40,8 +40,9 @@ class Delete:
         light = masses < self.light * masses.mean()
         worth = torch.where(light, -torch.inf, cost_per_sample)
         deletions = []
-        for k in worth.argsort(stable=True).tolist():
-            if worth[k] < self.worst_cost and not memory.cools_down(("delete", state.ids[k]), float(masses[k])):
+        order = worth.argsort(stable=True)
+        for k, price, mass in zip(*(t.tolist() for t in (order, worth[order], masses[order])), strict=True):
+            if price < self.worst_cost and not memory.cools_down(("delete", state.ids[k]), mass):
                 n_near = state.n_components - 1 if light[k] else min(self.n_neighbours, state.n_components - 1)
                 deletions.append(_Deletion(state, k, near[k, :n_near].tolist()))
         return DeleteStudy(state, deletions[: self.max_considered])

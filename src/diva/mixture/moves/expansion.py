@@ -118,7 +118,7 @@ class _Fresh(Candidate):
         if room < 2:
             self._memory.crowded = True
             return None
-        samples = Samples(state.family, state.alpha, state.family.features(self._z), self._weights, state.family.empty())
+        samples = Samples(state.family, state.alpha, state.family.features(self._z), self._weights)
         resp = self._create(samples, float(state.total.counts[k]), min(self._options.n_fresh, room))
         if resp is None:
             return None

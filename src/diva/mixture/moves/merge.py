@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from diva.mixture.bound import joining_gains
 from diva.mixture.local import LocalStep
 from diva.mixture.moves.base import Candidate, Edit, Key, MoveMemory, Proposal, Study, joint_entropy_floor, x_log_x
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
+from diva.mixture.sticks import stick_gain_of_joining
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,15 @@ class Merge:
         a, b = torch.nonzero(hopeful.triu(1), as_tuple=True)
         if len(a) == 0:
             return []
-        gains = joining_gains(state.family, state.alpha, state.total, a, b)
-        n_pairs = [0] * state.n_components
+        gains = state.merge_scores[a, b] + stick_gain_of_joining(counts, a, b, state.alpha)
+        order = torch.argsort(gains, descending=True, stable=True)
+        masses, n_pairs = counts.tolist(), [0] * state.n_components
         pairs = []
-        for p in torch.argsort(gains, descending=True, stable=True).tolist():
-            if gains[p] <= 0:
+        for gain, i, j in zip(*(t[order].tolist() for t in (gains, a, b)), strict=True):
+            if gain <= 0:
                 break
-            i, j = int(a[p]), int(b[p])
             key = _key(state.ids[i], state.ids[j])
-            if max(n_pairs[i], n_pairs[j]) < self.max_partners and not memory.cools_down(key, float(counts[i] + counts[j])):
+            if max(n_pairs[i], n_pairs[j]) < self.max_partners and not memory.cools_down(key, masses[i] + masses[j]):
                 pairs.append((i, j))
                 n_pairs[i] += 1
                 n_pairs[j] += 1
