@@ -144,8 +144,12 @@ def hdbscan(problem: Problem, seed: int) -> NDArray[Any]:  # noqa: ARG001  (dete
 
 
 def hdbscan_by_size(problem: Problem, seed: int) -> NDArray[Any]:  # noqa: ARG001  (deterministic)
-    smallest = max(5, len(problem.x) // 100)  # 5 is the default
-    return HDBSCAN(min_cluster_size=smallest, copy=True).fit_predict(problem.rows)
+    return HDBSCAN(min_cluster_size=one_percent(problem), copy=True).fit_predict(problem.rows)
+
+
+def one_percent(problem: Problem) -> int:
+    """Samples of the smallest cluster that HDBSCAN may find: a hundredth of all, but no fewer than its default."""
+    return max(5, len(problem.x) // 100)
 
 
 def bayesian(problem: Problem, seed: int) -> NDArray[Any]:
@@ -165,7 +169,7 @@ def umap_hdbscan(problem: Problem, seed: int) -> NDArray[Any]:
 
     x = problem.rows
     reduced = UMAP(n_components=min(10, x.shape[1]), n_neighbors=20, min_dist=0.0, random_state=seed).fit_transform(x)
-    return HDBSCAN(copy=True).fit_predict(reduced)
+    return HDBSCAN(min_cluster_size=one_percent(problem), copy=True).fit_predict(reduced)
 
 
 def evoc(problem: Problem, seed: int) -> NDArray[Any]:
@@ -183,7 +187,7 @@ METHODS = {
     "BGM": Method("BayesianGaussianMixture(30)", bayesian),
     "k-means": Method("k-means, true K", kmeans),
     "GMM": Method("Gaussian mixture, true K", gaussians),
-    "UMAP": Method("UMAP + HDBSCAN", umap_hdbscan, "umap-learn", "umap"),
+    "UMAP": Method("UMAP + HDBSCAN(min_cluster_size=n/100)", umap_hdbscan, "umap-learn", "umap"),
     "EVoC": Method("EVoC()", evoc, "evoc", "evoc"),
     "DIVA": Method("DIVA()", deep, "diva", is_slow=True),
 }

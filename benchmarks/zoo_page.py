@@ -245,9 +245,9 @@ def how_measured(rows: Sequence[Row]) -> list[str]:
         "## How it is measured",
         "",
         "- Everything is called with its defaults but for what its name says. `n/100`: 5 at least, which is the default. UMAP: "
-        "10 dimensions (as many as there are columns, if they are fewer), 20 neighbours, `min_dist=0`, then `HDBSCAN()`. EVoC: "
-        "on fewer than four columns as many embedding dimensions as columns; it is made for embeddings and compares "
-        "directions only. k-means: the best of 10 starts. Gaussian mixtures: full covariances.",
+        "10 dimensions (as many as there are columns, if they are fewer), 20 neighbours, `min_dist=0`. EVoC: on fewer than "
+        "four columns as many embedding dimensions; it is made for embeddings and compares directions only. k-means: "
+        "the best of 10 starts. Gaussian mixtures: full covariances.",
         "- Tables are standardized for every method, shapes are given as they are.",
         "- Adjusted Rand index: pairs of samples on which clusters and classes agree, 0 by chance and 1 at best. One-to-one "
         "accuracy: samples that are right if each cluster stands for at most one class and each class for at most one cluster. "

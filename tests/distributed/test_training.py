@@ -123,7 +123,7 @@ def test_all_processes_end_with_one_model(together, tmp_path):
 
 
 def wished_and_continued():
-    model = DIVA(n_epochs=6, n_clusters=2, random_state=0).fit(IMAGES[:160])
+    model = DIVA(n_epochs=20, n_clusters=2, random_state=0).fit(IMAGES[:160])  # until it has two components
     n_clusters, labels = model.n_clusters_, model.labels_
     model.partial_fit(IMAGES[160:])
     return n_clusters, labels, model.n_components_, model.cluster_ids_, model.predict(IMAGES)

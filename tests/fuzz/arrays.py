@@ -181,7 +181,7 @@ DTYPES: dict[str, Callable[[Generator, Values], Values]] = {
             ">u2",
         )
     },
-    "bool": lambda _, x: x.astype(object).astype(bool),
+    "bool": lambda _, x: np.asarray(x, dtype=object).astype(bool),
     "object": lambda _, x: x.astype(object),
     "complex": as_dtype("c16"),
     "complex64": as_dtype("c8"),

@@ -36,7 +36,7 @@ def agglomerate(state: MixtureState, n_cuts: int) -> list[MixtureState]:
     return [_after(state, joins[: peak - 1]) for peak in sorted(chosen, key=lambda peak: -padded[peak])]
 
 
-@torch.inference_mode()  # as in births
+@torch.no_grad()
 def _all_joins(state: MixtureState) -> tuple[list[tuple[int, int]], NDArray[np.float64]]:
     """Positions of who is kept and who is gone, join by join, and the bounds before the first and after each."""
     n = state.n_components

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from benchmarks import bench_zoo, zoo_page, zoo_pictures
+from benchmarks import headline as headline_table
 from benchmarks.bench_zoo import Cell, Choice, Problem, cells_of, forget, read_rows, run_cells, scores_of
 from benchmarks.worker import TOO_SLOW, Outcome
 
@@ -207,3 +208,9 @@ def test_pictures_replace_those_before(problem, tmp_path):
     (tmp_path / "zoo-7.png").touch()
     assert zoo_pictures.draw(rows, tmp_path) == [tmp_path / "zoo-1.png"]
     assert sorted(path.name for path in tmp_path.glob("*.png")) == ["zoo-1.png"]
+
+
+def test_the_table_of_the_readme_says_what_was_stopped_and_what_was_not_tried():
+    assert headline_table.cell_of([]) == "not measured"
+    assert headline_table.cell_of([row("a", "BGM", seconds=300.0)]) == "over 5 min"
+    assert headline_table.cell_of([row("a", "BGM", ari=0.5), row("a", "BGM", seed=1, seconds=300.0)]) == ".500, 1 s"

@@ -93,7 +93,7 @@ class Children:
         return len(self.scores.offset)
 
 
-@torch.inference_mode()  # many small steps, which take about a tenth less time without what gradients would need
+@torch.no_grad()  # not inference mode: what a family keeps of it may be needed where gradients are
 def create(
     state: MixtureState, k: int, z: Tensor, weights: Tensor, options: Birth, rng: np.random.Generator
 ) -> Children | None:
