@@ -328,7 +328,7 @@ def odd_array(chance: Generator, n_features: int | None = None) -> Odd:
     holder, hold = pick(chance, HOLDERS, usual=0.5)
     with np.errstate(all="ignore"):
         x = spoil(chance, values(chance, n, d) * factor(chance))
-        data = hold(chance, lay(chance, convert(chance, x)))
+        data = hold(chance, lay(chance, np.asarray(convert(chance, x))))  # of no dimension, numpy makes a plain number
     words = ", ".join(w for w in (f"({n}, {d}) {kind}", scale, spoiling, dtype, layout, holder) if w not in ("", "as it is"))
     return Odd(data, words, n, d)
 

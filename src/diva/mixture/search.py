@@ -28,7 +28,7 @@ from diva.mixture.laps import LapRecord
 from diva.mixture.model import MixtureModel
 from diva.mixture.moves import MoveRecord
 from diva.mixture.options import MixtureOptions
-from diva.mixture.standardize import Measurement
+from diva.mixture.standardize import FARTHEST, Measurement
 from diva.mixture.state import MixtureState
 from diva.mixture.stats import SuffStats
 from diva.threads import one_thread
@@ -116,6 +116,7 @@ def first_component(measured: Measurement, options: MixtureOptions) -> MixtureMo
     rounding = measured.rounding(standardization.scale)
     if standardization.axes is not None:
         rounding = rounding @ standardization.axes**2
+    rounding = rounding.clamp_max(FARTHEST**2)  # a weight of next to nothing gives a scale of next to nothing
     model = MixtureModel.start(standardization, options, rounding=rounding if bool((rounding > 0).any()) else None)
     if options.covariance_scale != "auto":
         return model

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
+from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 from diva.exceptions import ModelFileError
@@ -49,14 +50,25 @@ def project(codes: NDArray[np.float32], method: str = "auto") -> Projection:
         points = PCA(n_components=2, random_state=0).fit_transform(spread)
     elif method == "umap":
         with threadpool_limits(1, user_api="openmp"):  # its compiler leaves another number of threads behind than it found
-            with warnings.catch_warnings():  # it warns of parts of its own that are not installed
-                warnings.simplefilter("ignore")
-                from umap import UMAP  # type: ignore[import-not-found, import-untyped, unused-ignore]
-            points = UMAP(n_neighbors=min(15, len(codes) - 1), random_state=0, n_jobs=1).fit_transform(spread)
+            points = _umap(spread)
     else:
         perplexity = min(30.0, (len(codes) - 1) / 3)
         points = TSNE(perplexity=perplexity, init="pca", learning_rate="auto", random_state=0).fit_transform(spread)
     return Projection(points.astype(np.float32), method)
+
+
+def _umap(codes: NDArray[np.float32]) -> NDArray[np.float32]:
+    """UMAP of codes (m, D), (m, 2). Neighbours are given to it: to look for them itself it would compile for half a minute."""
+    n_neighbors = min(15, len(codes) - 1)
+    distances, neighbours = NearestNeighbors(n_neighbors=n_neighbors).fit(codes).kneighbors(codes)  # each among its own
+    with warnings.catch_warnings():  # it warns of parts of its own that are not installed, and that new codes have no place
+        warnings.simplefilter("ignore")
+        from umap import UMAP  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        reducer = UMAP(
+            n_neighbors=n_neighbors, random_state=0, n_jobs=1, precomputed_knn=(neighbours, distances.astype(np.float32), None)
+        )
+        return np.asarray(reducer.fit_transform(codes))
 
 
 def project_run(run: Path, codes: NDArray[np.float32], method: str = "auto") -> Projection:

@@ -159,3 +159,12 @@ def test_clusters_whose_neighbours_are_mixed_are_less_sure():
     for forged in (0.5, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="temperature"):
             MixtureModel.from_archive(document | {"temperature": forged}, tensors)
+
+
+def test_whole_numbers_of_next_to_no_weight_leave_probabilities_finite():
+    """Their step, in units of a scale of next to nothing, would be infinite in single precision."""
+    rng = np.random.default_rng(0)
+    x = rng.poisson(2, size=(2, 27)).astype(np.float32)
+    model = DPMixture(covariance_type="diag", random_state=0).fit(x, sample_weight=[3.6e4, 1.5e-28])
+    assert np.isfinite(model.predict_proba(x)).all()
+    assert np.isfinite(model.score_samples(x)).all()
