@@ -231,7 +231,8 @@ class UnitsSeen:
         self.lowest, self.highest = (
             f(ends, g(rows, axis=0)) for f, g, ends in ((np.minimum, np.min, self.lowest), (np.maximum, np.max, self.highest))
         )
-        lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
+        with np.errstate(over="ignore"):
+            lengths = np.sqrt(np.einsum("nd,nd->n", rows, rows, dtype=np.float64))  # no copy of rows that are not float64
         self.shortest, self.longest = min(self.shortest, float(lengths.min())), max(self.longest, float(lengths.max()))
         self.n_zeros, self.n_numbers = self.n_zeros + int((rows == 0).sum()), self.n_numbers + rows.size
 
@@ -242,7 +243,7 @@ class UnitsSeen:
         shares do; and counts that are mostly 0, such as those of words, whose rarest columns must not become the loudest.
         """
         # beside how far rows are from each other: far from the origin, all rows are of about one length
-        if self.n_numbers == 0 or self.longest - self.shortest <= NEARLY * float(np.linalg.norm(deviation)):
+        if self.n_numbers == 0 or self.longest <= self.shortest + NEARLY * float(np.linalg.norm(deviation)) < np.inf:
             return True
         ends, n_with = np.unique(np.stack([self.lowest, self.highest]), axis=1, return_counts=True)
         same_ends = int(n_with.max()) if ends.size else 0

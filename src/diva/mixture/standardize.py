@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from diva.data import Rows
+from diva.data.scaling import UnitsSeen
 from diva.distributed import Mine, gather, mine, split
 from diva.mixture.local import Chunk
 
@@ -187,25 +188,26 @@ class Measurement:
     def robust(self) -> Standardization:
         """Median and distance of the quartiles instead of mean and standard deviation: a few wild values do not move them.
 
-        A feature more than half of whose values are equal has no such distance, and keeps its standard deviation.
+        A feature more than half of whose values are equal has no such distance, and keeps its standard deviation. Features that
+        are in one unit already, as pixels, counts of words and vectors of one length are, have one scale: what hardly varies
+        among them would else be as loud as what matters.
         """
         low, middle, high = _quantiles(self.sample, (0.25, 0.5, 0.75))
         scale, deviation = (high - low) / NORMAL_QUARTILES, self.standardization.scale.numpy()
-        if self.unit_rows:  # directions: angles between them are what matters, so all features have one unit
-            one = np.full_like(scale, np.sqrt(np.mean(deviation**2)))
-            return Standardization(torch.from_numpy(middle), torch.from_numpy(one))
+        varies = ~self.flat
+        if self._shares_unit(deviation * varies):
+            typical = np.sqrt(np.mean(deviation[varies] ** 2)) if varies.any() else 1.0
+            scale, has_distance = np.full_like(scale, typical), varies
+        else:
+            has_distance = (high > low) & varies
         # however wild, values should stay where squares are exact
         scale = np.maximum(scale, (self.highest - self.lowest) / (1e-1 * FARTHEST)).clip(self.least_scale)
-        scale = np.where((high > low) & ~self.flat, scale, deviation)
-        return Standardization(torch.from_numpy(middle), torch.from_numpy(scale))
+        return Standardization(torch.from_numpy(middle), torch.from_numpy(np.where(has_distance, scale, deviation)))
 
-    @property
-    def unit_rows(self) -> bool:
-        """Whether samples are vectors of unit length, as embeddings are that were made to be compared by their cosine."""
-        values = self.sample.values
-        with np.errstate(over="ignore"):
-            lengths = np.linalg.norm(values, axis=1) if values.shape[1] > 2 else np.zeros(1)
-        return bool((np.abs(lengths - 1.0) < 1e-3).all())
+    def _shares_unit(self, deviation: np.ndarray) -> bool:
+        units = UnitsSeen(len(deviation))
+        units(self.sample.values)
+        return units.are_shared(deviation)
 
     def rounding(self, scale: Tensor) -> Tensor:
         """Variance of the rounding of each feature, (D,), in units of a scale (D,).

@@ -139,3 +139,20 @@ def test_batches_can_be_iterated_again_in_chunks():
 def test_measure_says_what_is_wrong(X, weights, message):
     with pytest.raises(ValueError, match=message):
         measure([Rows(X, weights)])
+
+
+def test_pixels_have_one_scale_and_measurements_one_each():
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 17, size=(500, 30)) * (rng.random((500, 30)) < np.linspace(0.05, 1.0, 30))
+    scale = measure([Rows(pixels.astype(float))]).robust().scale
+    assert scale.unique().numel() == 1
+    assert float(scale[0]) == pytest.approx(np.sqrt(pixels.var(axis=0).mean()))
+    measurements = measure([Rows(rng.normal(size=(500, 3)) * [1.0, 100.0, 5.0])]).robust().scale
+    np.testing.assert_allclose(measurements, [1.0, 100.0, 5.0], rtol=0.2)
+
+
+def test_pixels_that_are_always_black_do_not_count():
+    rng = np.random.default_rng(0)
+    pixels = np.column_stack([rng.integers(0, 17, size=(500, 4)), np.zeros((500, 2))])
+    scale = measure([Rows(pixels)]).robust().scale
+    np.testing.assert_allclose(scale, [float(np.sqrt(pixels[:, :4].var(axis=0).mean()))] * 4 + [1.0, 1.0])
