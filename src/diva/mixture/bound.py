@@ -9,7 +9,7 @@ from diva.mixture.gaussian import LOG_2PI, GaussianFamily
 from diva.mixture.stats import SuffStats
 from diva.mixture.sticks import stick_bound, stick_gain_of_joining
 
-NUMBERS_AT_ONCE = 1 << 17  # of the statistics of joined pairs, which may be very many; all at once took up to thrice as long
+NUMBERS_AT_ONCE = 1 << 17  # of the statistics of joined pairs, which may be very many: in parts they are summed faster
 
 
 def elbo(family: GaussianFamily, alpha: float, total: SuffStats) -> Tensor:

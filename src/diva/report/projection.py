@@ -58,7 +58,7 @@ def project(codes: NDArray[np.float32], method: str = "auto") -> Projection:
 
 
 def _umap(codes: NDArray[np.float32]) -> NDArray[np.float32]:
-    """UMAP of codes (m, D), (m, 2). Neighbours are given to it: to look for them itself it would compile for half a minute."""
+    """UMAP of codes (m, D), (m, 2). Neighbours are given to it: to look for them itself it would first compile its search."""
     n_neighbors = min(15, len(codes) - 1)
     distances, neighbours = NearestNeighbors(n_neighbors=n_neighbors).fit(codes).kneighbors(codes)  # each among its own
     with warnings.catch_warnings():  # it warns of parts of its own that are not installed, and that new codes have no place
