@@ -191,3 +191,32 @@ def test_progress_in_a_notebook():
         "<progress max='1' value='0.100'></progress> <code>epoch 1 &lt;b&gt;</code>",
         "<progress max='1' value='0.200'></progress> <code>epoch 1 &lt;b&gt;</code>",
     ]
+
+
+def test_clusters_that_are_there_come_again():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(0, 1, (150, 2)), rng.normal(20, 1, (60, 2))])
+    model = DPMixture(random_state=0).fit(X)
+    again = model.repeatability(X, n_fits=3)
+    assert again == pytest.approx({0: 1.0, 1: 1.0})
+    assert model.repeatability(X, n_fits=3) == again  # the model's seed decides
+    table = model.describe(X, n_fits=2)
+    assert table["repeatability"].tolist() == [1.0, 1.0]
+    assert "repeatability" not in model.describe(X)
+    with pytest.raises(ValueError, match="n_fits should be a whole number"):
+        model.repeatability(X, n_fits=0)
+    with pytest.raises(ValueError, match="load it first"):
+        model.repeatability("rows.npy")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_fits_that_repeat_leave_no_files(tmp_path):
+    called = []
+    model = DIVA(n_epochs=1, latent_dim=2, random_state=0, run_dir=str(tmp_path), callbacks=[lambda *told: called.append(told)])
+    model.fit(DIGITS)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    found = model.repeatability(DIGITS, n_fits=1)
+    assert set(found) == set(model.predict(DIGITS).tolist())
+    assert all(0 < share <= 1 for share in found.values())
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    assert len(called) == 1

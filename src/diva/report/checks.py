@@ -113,5 +113,6 @@ def _another_seed(findings: Findings) -> Check:
     again = "diva compare RUN_A RUN_B" if findings.summary.rounds == "epoch" else "diva.metrics"
     return Check(
         "Does it repeat?",
-        f"Fit again with another random_state and compare ({again}): what two seeds disagree on is not in the data.",
+        f"Fit again with another random_state and compare ({again}): what two seeds disagree on is not in the data. In "
+        "Python, describe(X, n_fits=5) says of each cluster whether it comes again.",
     )
