@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -39,7 +38,7 @@ from diva.distributed import Shard, from_main, is_main
 from diva.exceptions import DataChangedError, InterruptedFitWarning
 from diva.explain import Explained
 from diva.mixture.editing import EditableClusters
-from diva.mixture.fitting import Fitted, fit_from, fit_within_clusters
+from diva.mixture.fitting import Fitted, explaining_singular, fit_from, fit_within_clusters
 from diva.mixture.laps import LapRecord
 from diva.mixture.model import NO_TREE, Level, MixtureModel, check_component_labels
 from diva.mixture.moves import MoveRecord
@@ -213,8 +212,7 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         X = X if self.preparation_ is None else self.preparation_.apply(X, X.dtype.type)
         measured = measure(ArrayBatches(X, weights, self.options.batch_size))
         base = first_component(measured, self.options).with_next_id(0)  # only its prior is used
-        with _explaining_singular():
-            return self._store(fit_within_clusters(base, {}, X, labels, weights, rng))
+        return self._store(fit_within_clusters(base, {}, X, labels, weights, rng))
 
     def regroup(self, walk: Walk, *, keep_clusters: bool = False) -> Self:
         """Group the components by another walk between them, for example that of augmented samples.
@@ -250,7 +248,7 @@ class DPMixture(EditableClusters, Explained, ClusterMixin, BaseEstimator):  # ty
         """Run laps from a start, or from the best of several; after an early interrupt, attributes are as before."""
         verbose = values_of(self, FitParameters).verbose and is_main()
         try:
-            with _explaining_singular(), progress_of(verbose) as progress:
+            with explaining_singular(), progress_of(verbose) as progress:
 
                 def on_lap(record: LapRecord) -> None:
                     progress.say(_describe_lap(record))
@@ -571,17 +569,6 @@ class _Prepared:
     def __iter__(self) -> Iterator[Rows]:
         for rows in self._source:
             yield replace(rows, values=self._preparation.apply(rows.values, rows.values.dtype.type)) if len(rows) else rows
-
-
-@contextmanager
-def _explaining_singular() -> Iterator[None]:
-    try:
-        yield
-    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
-        raise ValueError(
-            "A covariance matrix is singular: features that others determine are lost in rounding. Rescale sample_weight to a "
-            'smaller sum, raise covariance_scale, leave such features out, or set covariance_type="diag".'
-        ) from error
 
 
 def _describe_lap(record: LapRecord) -> str:

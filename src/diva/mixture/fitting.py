@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -42,6 +43,18 @@ class Fitted(NamedTuple):
     unfinished: bool = False  # whether laps ended before they had converged
 
 
+@contextmanager
+def explaining_singular() -> Iterator[None]:
+    """Say what can be done about a matrix that has no Cholesky factor: raises ValueError."""
+    try:
+        yield
+    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+        raise ValueError(
+            "A covariance matrix is singular: features that others determine are lost in rounding. Rescale sample_weight to a "
+            'smaller sum, raise covariance_scale, leave such features out, or set covariance_type="diag".'
+        ) from error
+
+
 def start_on(
     codes: NDArray[Any], options: MixtureOptions, weights: NDArray[np.float64] | None = None, first_id: int = 0
 ) -> MixtureModel:
@@ -54,7 +67,8 @@ def start_on(
 def fit_codes(start: MixtureModel, codes: NDArray[Any], weights: NDArray[np.float64] | None = None) -> MixtureModel:
     """Fit a mixture to codes (n, D), from the components of a model."""
     source = ArrayBatches(codes, weights, start.options.batch_size)
-    return alike(lambda: fit_from(start, source, len(codes), start.options.generator()).model)
+    with explaining_singular():
+        return alike(lambda: fit_from(start, source, len(codes), start.options.generator()).model)
 
 
 def continue_fit(before: MixtureModel, codes: NDArray[Any], *, births: bool = True) -> MixtureModel:
@@ -65,7 +79,8 @@ def continue_fit(before: MixtureModel, codes: NDArray[Any], *, births: bool = Tr
     for tidy in (True, False):
         moves = replace(before.options, births=births, merges=tidy, deletes=tidy).moves()
         rng = before.options.generator(before.next_lap)
-        model = fit_from(before, source, len(codes), rng, moves).model
+        with explaining_singular():
+            model = fit_from(before, source, len(codes), rng, moves).model
         left = {cluster_of[i] for i in model.state.ids if i in cluster_of}
         if before.hierarchy is None or len(left) == before.n_clusters:
             break
@@ -98,6 +113,7 @@ def fit_from(
     return Fitted(model.with_hierarchy(hierarchy), last_look.labels, unfinished=not fit.converged and not fit.interrupted)
 
 
+@explaining_singular()
 @one_thread()
 def fit_within_clusters(
     base: MixtureModel,

@@ -112,7 +112,7 @@ def _to_start_from(model: MixtureModel, least_variance: Tensor | None) -> Mixtur
 
 def first_component(measured: Measurement, options: MixtureOptions) -> MixtureModel:
     """One component with the prior that the first data give, which is to be learnt if the options say so."""
-    standardization = measured.robust().on_principal_axes(measured.sample)
+    standardization = measured.robust().on_principal_axes(measured.sample, varies=not measured.flat.all())
     rounding = measured.rounding(standardization.scale)
     if standardization.axes is not None:
         rounding = rounding @ standardization.axes**2

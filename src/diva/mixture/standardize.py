@@ -21,8 +21,10 @@ from diva.mixture.local import Chunk
 FARTHEST = 1e7
 HEAVIEST = 1e30  # sum of weights
 WIDEST = 1e146  # standard deviation: its square is finite, times any covariance_scale
+LEAST_SINGLE = 1e-35  # standard deviation of float32 data: far enough from the least normal number
 MEASURE_ROWS = 1 << 16
 SAMPLE_ROWS = 10_000  # rows that a measurement keeps: enough for quartiles, and to look for a good start on
+LEAST_VARIANCE = 1e-24  # along a principal axis, of standardized features: what varies less has none
 MOST_AXES = 50  # principal axes that a mixture of very many samples looks at
 NORMAL_QUARTILES = 1.349  # distance between the quartiles of a standard normal
 
@@ -56,8 +58,9 @@ class Standardization:
 
     @cached_property
     def _single(self) -> tuple[Tensor, Tensor] | None:
-        """Mean and scale in float32; None where differences could overflow."""
-        return None if bool((self.scale > 1e30).any()) else (self.mean.float(), self.scale.float())
+        """Mean and scale in float32; None where differences could overflow, or the scale itself would be rounded to 0."""
+        fits = (self.scale >= LEAST_SINGLE) & (self.scale <= 1e30)
+        return (self.mean.float(), self.scale.float()) if bool(fits.all()) else None
 
     def apply(self, rows: Rows, device: torch.device) -> tuple[Tensor, Tensor | None]:
         """Standardize rows; float32 stays float32. Raises ValueError if they are of another width, or not finite."""
@@ -90,12 +93,13 @@ class Standardization:
         z = z.cpu() if self.axes is None else z.cpu() @ torch.linalg.pinv(self.axes)
         return z * self.scale + self.mean
 
-    def on_principal_axes(self, rows: Rows) -> Standardization:
+    def on_principal_axes(self, rows: Rows, *, varies: bool = True) -> Standardization:
         """Project on the principal axes of some rows, in one unit for all of them, if features are too many.
 
         Too many are those whose covariance has more entries than there are different samples. Axes are kept along which the
         rows vary more than uncorrelated features would: beyond the edge of Marchenko and Pastur (1967). At least one is kept,
-        and at most ``MOST_AXES``.
+        and at most ``MOST_AXES``. Rows that are all alike, or do not vary but for rounding, have no axes: theirs is the
+        mean of the features, in their unit.
         """
         z, given = self.apply(rows, torch.device("cpu"))
         weights = torch.ones(len(z), dtype=torch.float64) if given is None else given.double()
@@ -104,9 +108,11 @@ class Standardization:
         if self.n_features <= most:
             return self
         values, axes = _principal_axes(z.double(), weights)
+        if not varies or float(values[0]) <= LEAST_VARIANCE:
+            return replace(self, axes=torch.full((self.n_features, 1), self.n_features**-0.5, dtype=torch.float64))
         edge = values.sum() / self.n_features * (1.0 + math.sqrt(self.n_features / n)) ** 2
         n_axes = max(1, min(most, int((values > edge).sum())))
-        unit = values[:n_axes].mean().sqrt().clamp_min(1e-30)
+        unit = values[:n_axes].mean().sqrt()
         return replace(self, axes=(axes[:, :n_axes] / unit).contiguous())  # as a file gives them back
 
 
@@ -262,7 +268,7 @@ def measure(source: Iterable[Rows]) -> Measurement:
             f"Feature {worst} holds numbers too large to square in float64. Rescale the data, for example by their maximum."
         )
     # what a column of equal numbers can still deviate by rounding is no spread: such a column tells nothing
-    least_scale = 1e-35 if single else 1e-150
+    least_scale = LEAST_SINGLE if single else 1e-150
     flat = scale <= 10 * np.finfo(np.float64).eps * np.abs(mean) + least_scale
     scale[flat] = 1.0
     mean = mean.astype(np.float32).astype(np.float64) if single else mean

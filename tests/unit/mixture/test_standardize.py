@@ -67,6 +67,14 @@ def test_data_become_standard_scores(dtype, offset, scale):
     np.testing.assert_allclose(z.numpy(), expected, atol=8 * rounding)
 
 
+@pytest.mark.parametrize("scale", [1e-36, 1e-56, 1e-140, 1e40, 1e140])
+def test_single_precision_is_left_where_a_scale_does_not_fit_in_it(scale):
+    standardization = measure([Rows(scale * np.array([[-1.0, 0.0], [1.0, 2.0]]))]).standardization
+    z, _ = standardization.apply(Rows(np.array([[0.0, 0.0], [1.0, -3.0]], dtype=np.float32)), CPU)
+    expected = [[0.0, -1.0], [1.0 / scale, -3.0 / scale - 1.0]]
+    np.testing.assert_allclose(z.numpy(), np.clip(expected, -FARTHEST, FARTHEST))
+
+
 def test_undo_undoes_apply():
     X = np.random.default_rng(0).normal(7.0, 3.0, size=(30, 2))
     standardization = measure([Rows(X)]).standardization
@@ -156,3 +164,21 @@ def test_pixels_that_are_always_black_do_not_count():
     pixels = np.column_stack([rng.integers(0, 17, size=(500, 4)), np.zeros((500, 2))])
     scale = measure([Rows(pixels)]).robust().scale
     np.testing.assert_allclose(scale, [float(np.sqrt(pixels[:, :4].var(axis=0).mean()))] * 4 + [1.0, 1.0])
+
+
+@pytest.mark.parametrize("n_features", [3, 60])
+@pytest.mark.parametrize(("level", "rounding"), [(1.0, 0.0), (1.0, 1e-15), (0.0, 5e-324), (5e-32, 0.0)])
+def test_rows_that_do_not_vary_have_the_mean_of_the_features_for_an_axis(n_features, level, rounding):
+    X = level + rounding * np.random.default_rng(0).choice([0.0, 1.0], size=(2 if n_features == 3 else 30, n_features))
+    measured = measure([Rows(X)])
+    assert measured.flat.all()
+    onto = measured.robust().on_principal_axes(measured.sample, varies=False)
+    np.testing.assert_allclose(onto.axes.numpy(), np.full((n_features, 1), n_features**-0.5))
+    np.testing.assert_allclose(onto.undo(onto.apply(Rows(X), CPU)[0]).numpy(), X, atol=1e-14)
+    np.testing.assert_allclose(onto.apply(Rows(X + 2.0), CPU)[0].numpy(), 2.0 * n_features**0.5)
+
+
+def test_a_sample_of_rows_that_are_all_alike_has_that_axis_too():
+    standardization = Standardization(torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64))
+    onto = standardization.on_principal_axes(Rows(np.zeros((5, 3))))
+    np.testing.assert_allclose(onto.axes.numpy(), np.full((3, 1), 3**-0.5))
