@@ -216,7 +216,7 @@ def restarts(n_seeds: int = 10) -> None:
     record("mixture_restarts", f"Evidence lower bound per sample over {n_seeds} seeds, DPMixture()", rows)
 
 
-Change = tuple[ModuleType, str, float]  # a constant and another value of it
+Change = tuple[ModuleType | type, str, float]  # a constant, or a property that becomes one, and another value of it
 FIT_CHANGES: dict[str, tuple[dict[str, Any], Change | None]] = {
     "as it is": ({}, None),
     "covariance_type='full'": ({"covariance_type": "full"}, None),
@@ -234,9 +234,10 @@ GROUPING_CHANGES: dict[str, Change] = {
     "48 bins between two means (24)": (valleys, "N_BINS", 48),
     "optimism 0 nats (1)": (valleys, "OPTIMISM", 0.0),
     "optimism 2 nats (1)": (valleys, "OPTIMISM", 2.0),
-    "a bridge is thin at 0.5 nats (1)": (valleys, "THIN", 0.5),
-    "a bridge is thin at 2 nats (1)": (valleys, "THIN", 2.0),
-    "a bridge is never thin": (valleys, "THIN", np.inf),
+    "thinner by half a nat (sqrt(D / 2))": (valleys.Components, "log_density_spread", 0.5),
+    "thinner by 2 nats (sqrt(D / 2))": (valleys.Components, "log_density_spread", 2.0),
+    "never thinner": (valleys.Components, "log_density_spread", np.inf),
+    "thinner is evidence of a nat (0)": (valleys, "EVEN", 1.0),
 }
 
 

@@ -17,7 +17,10 @@ How much evidence two clusters need is learnt as well: in noise hardly any join 
 the next is not likely to be one either (empirical Bayes; Efron, "Microarrays, empirical Bayes and the two-groups model", 2008).
 
 Two hills may also meet in a third component that is thinner than both, such as noise around all clusters: that is a valley as
-well, as deep as its density is lower.
+well, as deep as its density is lower. And where one of two components is thinner than the other, a broad cluster beside a dense
+one or noise around it, there need be no valley between them. So that none is seen says nothing there: the evidence is even, and
+what was learnt from all joins decides. *Thinner* is a component whose mean lies lower in the mixture than that of the other by
+more than a Gaussian's log density varies over its own samples, half a chi-square of D degrees: sqrt(D / 2).
 
 The tree over the components joins those first between which there is least evidence of a valley. It is a tree of level sets
 (Hartigan 1975) whose saddles are judged by data; between components it looks where Ray and Lindsay, "The topography of
@@ -38,8 +41,8 @@ from diva.partition.louvain import number_by_mass
 from diva.partition.walk import FloatArray, IntArray, ratio
 
 OPTIMISM = 1.0  # nats that one fitted number, the depth of a valley, gains on the samples it was fitted to (Akaike 1974)
+EVEN = 1e-6  # nats: next to none, so that two are two where nothing is said for one
 CERTAIN = 1e6  # nats: what somebody has said
-THIN = 1.0  # nats by which the log density of a bridge must be below that of both hills, to separate them
 GRID = 64  # points at which the density between two means is looked at
 N_BINS = 24  # of the histogram between two means
 MEMBER_ABOVE = 0.01  # responsibility from which a sample is counted for a component
@@ -63,6 +66,11 @@ class Components(NamedTuple):
     def masses(self) -> FloatArray:
         """Samples of each component, (K,)."""
         return np.asarray(self.weighted.sum(axis=0))
+
+    @property
+    def log_density_spread(self) -> float:
+        """Standard deviation of a Gaussian's log density over its own samples."""
+        return float(np.sqrt(self.means.shape[1] / 2))
 
 
 class Valleys(NamedTuple):
@@ -107,15 +115,16 @@ def group_by_valleys(
     >>> group_by_valleys(Components(means, np.array([[0.33], [0.33], [0.25]]), points, resp)).labels
     array([0, 0, 1])
     """
-    masses = components.masses
+    masses, peaks = components.masses, _log_peaks(components)
     evidence = valley_evidence(components)
+    evidence = np.where(np.abs(peaks[:, None] - peaks) > components.log_density_spread, np.maximum(evidence, EVEN), evidence)
     known = np.zeros_like(evidence)
     if together is not None:
         known[(together[:, None] == together) & (together >= 0)] = -1.0
         for one, other in apart:
             pairs = np.outer(together == one, together == other)
             known[pairs | pairs.T] = 1.0
-    merges, strengths = _joins(components, evidence, known)
+    merges, strengths = _joins(components, evidence, peaks, known)
     heights = np.where(strengths == -CERTAIN, 1.0, expit(-strengths - _learnt_log_odds(np.maximum(strengths, -OPTIMISM))))
     heights = np.minimum.accumulate(heights)
     resolution = 0.5 if isinstance(resolution, str) else resolution
@@ -256,15 +265,15 @@ def _log_peaks(components: Components) -> FloatArray:
     return np.asarray(logsumexp(log_masses - 0.5 * (log_det + distance2), axis=1))
 
 
-def _joins(components: Components, evidence: FloatArray, known: FloatArray) -> tuple[IntArray, FloatArray]:
+def _joins(components: Components, evidence: FloatArray, peaks: FloatArray, known: FloatArray) -> tuple[IntArray, FloatArray]:
     """Join the groups between which there is least evidence, until all are one; nodes are numbered as scipy does.
 
     Between groups the evidence is the mean of that of their components, weighted by the samples that two components share: it
     counts where groups touch. It is not summed: pairs share components, and in noise a long border would become a valley.
     Where ``known`` (K, K) is -1 two are one, where it is 1 they are not, whatever the evidence.
     """
-    known = np.array(known)
-    n, masses, peaks = len(evidence), components.masses, _log_peaks(components)
+    known, peaks = np.array(known), np.array(peaks)
+    n, masses, thin = len(evidence), components.masses, components.log_density_spread
     overlap = _overlap(components)
     touch = overlap + 1e-12 * overlap.sum() / n**2  # even where no sample is shared, evidence has a mean
     np.fill_diagonal(touch, 0.0)
@@ -275,7 +284,7 @@ def _joins(components: Components, evidence: FloatArray, known: FloatArray) -> t
     for step in range(n - 1):
         mean, level, samples = (ratio(part, sums[0]) for part in sums[1:])
         depth = np.minimum(peaks[:, None], peaks) - level  # of the bridge below the lower hill
-        mean = np.where(depth > THIN, np.maximum(mean, _thinness(samples, depth)), mean)
+        mean = np.where(depth > thin, np.maximum(mean, _thinness(samples, depth)), mean)
         mean = np.where(known == 0, mean, np.where(known > 0, CERTAIN, -CERTAIN))
         mean = np.where(np.outer(alive, alive) & (sums[0] > 0), mean, np.inf)
         kept, gone = divmod(int(mean.argmin()), n)

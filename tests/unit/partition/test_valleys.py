@@ -151,3 +151,16 @@ def test_a_gap_that_the_mixture_does_not_know_is_a_valley():
     filled = components._replace(points=np.where(points > 1.1, points - 0.2, points)[:, None], means=np.array([[0.5], [1.5]]))
     assert valley_evidence(components)[0, 1] > 5
     assert valley_evidence(filled)[0, 1] < 0
+
+
+def test_without_a_valley_a_dense_cluster_and_a_broad_one_are_two():
+    rng = np.random.default_rng(0)
+    dense, broad = rng.normal(0.0, 0.1, 300), rng.normal(2.0, 1.5, 100)
+    components = on_a_line([0.0, 2.0], [0.1, 1.5], np.concatenate([dense, broad]))
+    assert group_by_valleys(components).n_groups == 2
+
+
+def test_a_core_and_its_tails_have_one_centre_and_are_one_cluster():
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal(0.0, 0.5, 300), rng.normal(0.0, 3.0, 100)])
+    assert group_by_valleys(on_a_line([0.0, 0.05], [0.5, 3.0], points)).n_groups == 1
