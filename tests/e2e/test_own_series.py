@@ -88,6 +88,7 @@ def test_windows_in_python():
     again.partial_fit(X[:20])
     cut = DIVA(**SMALL, kind="series").fit(cut_windows(X.reshape(-1, CHANNELS), window=STEPS, step=STEPS))
     np.testing.assert_array_equal(cut.labels_, model.labels_)
+    assert "channel 2 at 31" in model.report(X, "windows.html", projection="pca").read_text()
     with pytest.raises(ValueError, match="is for windows of shape"):
         DIVA(**SMALL, kind="series").fit(X[:, :, 0])
     with pytest.raises(ValueError, match="Images should have a height and width divisible by 4"):
@@ -103,7 +104,7 @@ def test_recordings_that_cannot_be_cut_say_why():
     assert cut_windows(np.zeros(100), window=10).take(np.arange(3)).shape == (3, 10, 1)
 
 
-def test_cells_keep_their_names():
+def cells() -> Any:
     anndata = pytest.importorskip("anndata", reason="needs the extra anndata")
     rng = np.random.default_rng(0)
     kind = np.arange(N) % 2
@@ -116,12 +117,18 @@ def test_cells_keep_their_names():
         {"donor": object}
     )
     genes = pd.DataFrame(index=names("g", 6))
-    anndata.AnnData(rng.normal(3.0 * kind[:, None], 1.0, (N, 6)).astype(np.float32), obs=obs, var=genes).write_h5ad(
-        "cells.h5ad"
-    )
-    fitted = run("fit", "cells.h5ad", "--label-column", "cell_type", "--out", "run", "--json", "--no-report", *TINY)
+    return anndata.AnnData(rng.normal(3.0 * kind[:, None], 1.0, (N, 6)).astype(np.float32), obs=obs, var=genes)
+
+
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option")  # anndata asks pandas for it
+def test_cells_keep_their_names():
+    table = cells()
+    table.write_h5ad("cells.h5ad")
+    obs = table.obs
+    fitted = run("fit", "cells.h5ad", "--label-column", "cell_type", "--out", "run", "--json", *TINY)
     assert fitted.exit_code == 0, fitted.output
     assert "metrics" in json.loads(fitted.stdout)
+    assert "<html" in Path("run/report.html").read_text()
     assert run("predict", "run", "cells.h5ad", "--out", "p.csv").exit_code == 0
     assert pd.read_csv("p.csv")["cell"].tolist() == obs.index.tolist()
     assert run("predict", "run", "cells.h5ad", "--out", "p.csv", "--id-column", "donor").exit_code == 0
@@ -133,11 +140,36 @@ def test_cells_keep_their_names():
     assert "Did you mean 'cell_type'" in " ".join(wrong.stderr.split())
 
 
-def test_broken_images_are_skipped_if_asked_and_listed():
+@pytest.mark.filterwarnings("ignore:The 'future.infer_string' option")  # anndata asks pandas for it
+def test_cells_in_python():
+    table = cells()
+    table.write_h5ad("cells.h5ad")
+    model = DIVA(**SMALL).fit(table)
+    np.testing.assert_array_equal(model.predict("cells.h5ad"), model.labels_)
+    classes = table.obs["cell_type"].astype(str).to_numpy()
+    assert "<html" in model.report(table, "cells.html", y=classes, projection="pca").read_text()
+
+
+def photos() -> str:
     Path("photos").mkdir()
     rng = np.random.default_rng(0)
     for i in range(20):
         Image.fromarray(rng.integers(0, 255, (8, 8), dtype=np.uint8)).save(f"photos/{i:02d}.png")
+    return "photos"
+
+
+def test_photographs_in_python():
+    folder = photos()
+    model = DIVA(**SMALL).fit(folder)
+    assert model.config_.augmentation != "series"
+    np.testing.assert_array_equal(model.predict(folder), model.labels_)
+    model.save("model.diva")
+    np.testing.assert_array_equal(diva.load("model.diva").predict(folder), model.labels_)
+    assert "data:image" in model.report(folder, "photos.html", projection="pca").read_text()
+
+
+def test_broken_images_are_skipped_if_asked_and_listed():
+    photos()
     content = Path("photos/03.png").read_bytes()
     Path("photos/03.png").write_bytes(content[: len(content) // 2])  # its header is whole
     Path("photos/07.png").write_bytes(b"no image")

@@ -183,6 +183,8 @@ def test_penguins_in_python(make, table):
     assert again.get_params()["columns"] == "auto"
     drawn = again.sample(20, random_state=0)[0]
     assert 2000 < drawn[:, model.feature_names_in_.tolist().index("body_mass_g")].mean() < 7000  # in the units of the table
+    page = model.report(frame, "penguins.html", projection="pca").read_text()
+    assert "island=Dream" in page
     fewer = make(columns=["island", "body_mass_g"], missing="drop").fit(frame)
     assert len(fewer.labels_) == N - 2
     assert len(fewer.predict(frame)) == N
