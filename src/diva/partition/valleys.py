@@ -18,9 +18,10 @@ the next is not likely to be one either (empirical Bayes; Efron, "Microarrays, e
 
 Two hills may also meet in a third component that is thinner than both, such as noise around all clusters: that is a valley as
 well, as deep as its density is lower. And where one of two components is thinner than the other, a broad cluster beside a dense
-one or noise around it, there need be no valley between them. So that none is seen says nothing there: the evidence is even, and
-what was learnt from all joins decides. *Thinner* is a component whose mean lies lower in the mixture than that of the other by
-more than a Gaussian's log density varies over its own samples, half a chi-square of D degrees: sqrt(D / 2).
+one or noise around it, there need be no valley between them. So that none is seen says nothing there, unless they are a core
+and its tails (`tails`): the evidence is even, and what was learnt from all joins decides. *Thinner* is a component whose mean
+lies lower in the mixture than that of the other by more than a Gaussian's log density varies over its own samples, half a
+chi-square of D degrees: sqrt(D / 2).
 
 The tree over the components joins those first between which there is least evidence of a valley. It is a tree of level sets
 (Hartigan 1975) whose saddles are judged by data; between components it looks where Ray and Lindsay, "The topography of
@@ -38,6 +39,7 @@ from scipy.special import expit, logit, logsumexp, ndtr
 from diva.partition.hierarchy import Hierarchy, nodes_after
 from diva.partition.isotonic import optimism, valley_log_ratio
 from diva.partition.louvain import number_by_mass
+from diva.partition.tails import evidence_against_tails
 from diva.partition.walk import FloatArray, IntArray, ratio
 
 OPTIMISM = 1.0  # nats that one fitted number, the depth of a valley, gains on the samples it was fitted to (Akaike 1974)
@@ -116,8 +118,7 @@ def group_by_valleys(
     array([0, 0, 1])
     """
     masses, peaks = components.masses, _log_peaks(components)
-    evidence = valley_evidence(components)
-    evidence = np.where(np.abs(peaks[:, None] - peaks) > components.log_density_spread, np.maximum(evidence, EVEN), evidence)
+    evidence = _even_if_thinner(components, valley_evidence(components), peaks)
     known = np.zeros_like(evidence)
     if together is not None:
         known[(together[:, None] == together) & (together >= 0)] = -1.0
@@ -143,6 +144,24 @@ def valley_evidence(components: Components) -> FloatArray:
         by_samples = valley_log_ratio(histograms[a, b]) - optimism(float(histograms[a, b].sum()), N_BINS)
         evidence[a, b] = evidence[b, a] = (by_mixture[a, b] + by_samples) / 2
     return evidence
+
+
+def _even_if_thinner(components: Components, evidence: FloatArray, peaks: FloatArray) -> FloatArray:
+    """That there is no valley says nothing between a component and a much thinner one that is not its tails; (K, K)."""
+    evidence, touching = np.array(evidence), _overlap(components) > MEMBER_ABOVE
+    thinner = np.abs(peaks[:, None] - peaks) > components.log_density_spread
+    for a, b in zip(*np.nonzero(np.triu(thinner & (evidence < EVEN))), strict=True):
+        if not touching[a, b] or _is_two(components, [a, b]):
+            evidence[a, b] = evidence[b, a] = EVEN
+    return evidence
+
+
+def _is_two(components: Components, both: list[int]) -> bool:
+    """Whether two components describe their samples better than one with heavy tails would."""
+    rows = components.resp[:, both].sum(axis=1) > MEMBER_ABOVE
+    points, weights = components.points[rows], components.weighted[rows][:, both].sum(axis=1)
+    shares = components.masses[both] / components.masses[both].sum()
+    return evidence_against_tails(points, weights, shares, components.means[both], components.covariances[both]) > 0
 
 
 def _count(components: Components, found: Valleys) -> tuple[FloatArray, FloatArray]:
