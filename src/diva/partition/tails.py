@@ -20,6 +20,7 @@ from diva.partition.walk import FloatArray
 MOST_STEPS = 50
 SETTLED = 1e-4  # nats per sample that another step may gain
 DEGREES = (0.1, 1e3)  # of freedom: beyond, it is a Gaussian
+EPSILON = np.finfo(np.float64).eps
 
 
 def evidence_against_tails(
@@ -51,6 +52,8 @@ def evidence_against_tails(
     n_each = 2 * dim if covariances.ndim == 2 else dim + dim * (dim + 1) // 2
     n_more = n_components * (n_each + 1) - 1 - (n_each + 1)  # shares sum to one; the t distribution has degrees of freedom
     cost: float = 0.5 * n_more * math.log(max(float(weights.sum()), 1.0))
+    held = weights > EPSILON * weights.sum()  # the others are lost in rounding
+    points, weights = points[held], weights[held]
     try:
         gaussians = _log_likelihood_of_gaussians(points, weights, shares, means, covariances)
         tails = _log_likelihood_of_t(points, weights, is_diagonal=covariances.ndim == 2)
@@ -73,11 +76,14 @@ def _log_likelihood_of_t(points: FloatArray, weights: FloatArray, *, is_diagonal
     """Of the best t distribution."""
     total, dim = float(weights.sum()), points.shape[1]
     pulls, degrees = np.ones(len(points)), 4.0
-    best = -math.inf
+    best, least = -math.inf, EPSILON * (weights @ (points - weights @ points / total) ** 2)
     for _ in range(MOST_STEPS):
         pulled = weights * pulls
         gaps = points - pulled @ points / pulled.sum()
-        squares = pulled @ gaps**2 if is_diagonal else (gaps * pulled[:, None]).T @ gaps
+        squares = pulled @ gaps**2
+        if not (squares > least).all():  # it shrinks to a point, and its density has no bound
+            raise np.linalg.LinAlgError
+        squares = squares if is_diagonal else (gaps * pulled[:, None]).T @ gaps
         squared, log_det = _standardized(gaps, squares / total)
         half, halves = degrees / 2, (degrees + dim) / 2
         height = float(gammaln(halves) - gammaln(half)) - 0.5 * (dim * math.log(degrees * math.pi) + log_det)
@@ -93,8 +99,6 @@ def _log_likelihood_of_t(points: FloatArray, weights: FloatArray, *, is_diagonal
 def _standardized(gaps: FloatArray, covariance: FloatArray) -> tuple[FloatArray, float]:
     """Squared Mahalanobis distances of gaps (n, D), (n,), and the log determinant; LinAlgError if there is none."""
     if covariance.ndim == 1:
-        if not (covariance > 0).all():
-            raise np.linalg.LinAlgError
         return np.asarray((gaps**2 / covariance).sum(axis=1)), float(np.log(covariance).sum())
     factor = np.linalg.cholesky(covariance)
     standard = solve_triangular(factor, gaps.T, lower=True, check_finite=False)

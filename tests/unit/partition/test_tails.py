@@ -75,3 +75,11 @@ def test_a_cluster_with_heavy_tails_beside_others_is_one():
     resp = np.exp(scores - scores.max(axis=1, keepdims=True))
     components = Components(means, covariances, points, resp / resp.sum(axis=1, keepdims=True))
     assert group_by_valleys(components).n_groups == 3
+
+
+@pytest.mark.parametrize("light", [0.0, 1e-300, 1e-24])
+def test_one_sample_that_holds_all_the_weight_is_no_evidence(light):
+    shares, means, covariances = CORE_AND_TAILS
+    points = drawn_from_t(20)
+    for some in (covariances, np.ones((2, 2))):
+        assert evidence_against_tails(points, np.array([1e6, *[light] * 19]), shares, means, some) == -np.inf
