@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import TypeVar
 
 import torch
+from threadpoolctl import ThreadpoolController
 
 LARGE = 1 << 17  # numbers
 
@@ -49,6 +51,17 @@ def mapped(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """
     pool = _pool.get()
     return [function(item) for item in items] if pool is None or len(items) < 2 else list(pool.map(function, items))
+
+
+def one_thread_in_numpy() -> AbstractContextManager[object]:
+    """Let the libraries below numpy work with one thread."""
+    limited: AbstractContextManager[object] = _libraries().limit(limits=1)
+    return limited
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # looks at every library of the process, which takes 5 ms
 
 
 @contextmanager

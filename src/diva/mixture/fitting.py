@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.metrics.cluster import contingency_matrix
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from diva.data import ArrayBatches, Rows
@@ -29,7 +28,7 @@ from diva.mixture.stats import concat
 from diva.partition.hierarchy import Hierarchy, group_as
 from diva.partition.valleys import Components, group_by_valleys
 from diva.partition.walk import Walk
-from diva.threads import one_thread
+from diva.threads import one_thread, one_thread_in_numpy
 
 GROUPING_SAMPLES = 30_000  # rows by which components are grouped, at most
 MOST_LAPS = 1000  # of the history that are kept: streams have no end
@@ -270,7 +269,7 @@ class _LastLook:
         ``together`` (K,) are clusters that stay whole: draws do not show what filled a valley. Pairs of them in ``apart`` were
         split by hand.
         """
-        with threadpool_limits(1):  # little work: the same on any number of cores, and no memory for idle threads
+        with one_thread_in_numpy():  # little work: the same on any number of cores, and no memory for idle threads
             return group_by_valleys(self.components, self._model.options.resolution, together, apart)
 
 
