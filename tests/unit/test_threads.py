@@ -2,8 +2,9 @@ import threading
 
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from diva.threads import mapped, one_thread
+from diva.threads import mapped, one_thread, one_thread_in_numpy
 
 
 @pytest.fixture
@@ -40,3 +41,15 @@ def test_without_leave_there_is_one_thread(two_threads):
     with pytest.raises(ZeroDivisionError), one_thread():
         mapped(lambda n: 1 // n, [1, 0])
     assert torch.get_num_threads() == 2
+
+
+def test_numpy_has_its_threads_back_afterwards():
+    def threads():
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        for _ in range(2):
+            with one_thread_in_numpy():
+                assert set(threads()) == {1}
+            assert threads() == before
