@@ -35,6 +35,7 @@ ACCURACY = {
 DETAILS = {
     "How good: clusters of real data": [
         *(f"diva_{name}" for name in ("digits", "mnist", "mnist60k", "fashion", "har", "reuters", "dec", "paper")),
+        "diva_noise",
         "alternatives",
         "calibration",
         "diva_ablation",
