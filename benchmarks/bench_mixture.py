@@ -216,7 +216,7 @@ def restarts(n_seeds: int = 10) -> None:
     record("mixture_restarts", f"Evidence lower bound per sample over {n_seeds} seeds, DPMixture()", rows)
 
 
-Change = tuple[ModuleType | type, str, float]  # a constant, or a property that becomes one, and another value of it
+Change = tuple[ModuleType | type, str, Any]  # a constant, or what is computed, and what stands in its place
 FIT_CHANGES: dict[str, tuple[dict[str, Any], Change | None]] = {
     "as it is": ({}, None),
     "covariance_type='full'": ({"covariance_type": "full"}, None),
@@ -238,6 +238,7 @@ GROUPING_CHANGES: dict[str, Change] = {
     "thinner by 2 nats (sqrt(D / 2))": (valleys.Components, "log_density_spread", 2.0),
     "never thinner": (valleys.Components, "log_density_spread", np.inf),
     "thinner is evidence of a nat (0)": (valleys, "EVEN", 1.0),
+    "tails are not looked for": (valleys, "evidence_against_tails", lambda *_: np.inf),
 }
 
 

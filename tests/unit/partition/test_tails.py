@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, multivariate_t
 
+from diva.partition import valleys
 from diva.partition.tails import _log_likelihood_of_gaussians, _log_likelihood_of_t, evidence_against_tails
 from diva.partition.valleys import Components, group_by_valleys
 
@@ -64,17 +65,20 @@ def test_points_that_do_not_fill_their_space_are_no_evidence(is_diagonal):
     assert evidence_against_tails(flat, np.ones(10), shares, means, covariances) == -np.inf
 
 
-def test_a_cluster_with_heavy_tails_beside_others_is_one():
+@pytest.mark.parametrize("is_looked_for", [True, False])
+def test_a_cluster_with_heavy_tails_beside_others_is_one(is_looked_for, monkeypatch):
     rng = np.random.default_rng(0)
     heavy = drawn_from_t(800, 2.0)
     others = [rng.normal(centre, 1.0, size=(200, 2)) for centre in ([40.0, 0.0], [0.0, 40.0])]
     points = np.concatenate([heavy, *others])
-    means = np.array([[0.0, 0.0], [1.0, 1.0], [40.0, 0.0], [0.0, 40.0]])
+    means = np.array([[0.0, 0.0], [3.0, 3.0], [40.0, 0.0], [0.0, 40.0]])
     covariances = np.array([np.eye(2), 20 * np.eye(2), np.eye(2), np.eye(2)])
     scores = np.stack([multivariate_normal(*pair).logpdf(points) for pair in zip(means, covariances, strict=True)], axis=1)
     resp = np.exp(scores - scores.max(axis=1, keepdims=True))
     components = Components(means, covariances, points, resp / resp.sum(axis=1, keepdims=True))
-    assert group_by_valleys(components).n_groups == 3
+    if not is_looked_for:
+        monkeypatch.setattr(valleys, "evidence_against_tails", lambda *_: np.inf)
+    assert group_by_valleys(components).n_groups == (3 if is_looked_for else 4)
 
 
 @pytest.mark.parametrize("light", [0.0, 1e-300, 1e-24])
