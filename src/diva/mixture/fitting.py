@@ -66,8 +66,7 @@ def start_on(
 def fit_codes(start: MixtureModel, codes: NDArray[Any], weights: NDArray[np.float64] | None = None) -> MixtureModel:
     """Fit a mixture to codes (n, D), from the components of a model."""
     source = ArrayBatches(codes, weights, start.options.batch_size)
-    with explaining_singular():
-        return alike(lambda: fit_from(start, source, len(codes), start.options.generator()).model)
+    return alike(lambda: fit_from(start, source, len(codes), start.options.generator()).model)
 
 
 def continue_fit(before: MixtureModel, codes: NDArray[Any], *, births: bool = True) -> MixtureModel:
@@ -78,14 +77,14 @@ def continue_fit(before: MixtureModel, codes: NDArray[Any], *, births: bool = Tr
     for tidy in (True, False):
         moves = replace(before.options, births=births, merges=tidy, deletes=tidy).moves()
         rng = before.options.generator(before.next_lap)
-        with explaining_singular():
-            model = fit_from(before, source, len(codes), rng, moves).model
+        model = fit_from(before, source, len(codes), rng, moves).model
         left = {cluster_of[i] for i in model.state.ids if i in cluster_of}
         if before.hierarchy is None or len(left) == before.n_clusters:
             break
     return model.named_after(before, rng)
 
 
+@explaining_singular()
 @one_thread()
 def fit_from(
     start: MixtureModel,
