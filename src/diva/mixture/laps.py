@@ -208,8 +208,9 @@ def _check_bound(state: MixtureState, before: float, lap: int) -> None:
         return
     per_number = max(1e-5, 16 * 2.0**-24 * state.family.amplification(state.total))
     slack = 1e-5 * abs(before) + per_number * float(state.total.counts.sum()) * state.family.dim
-    # with very many degrees of freedom, log normalizers are so large that their differences are rounded
-    slack += 2.0**-48 * state.n_components * state.family.dim * abs(math.lgamma(state.family.nu0 / 2))
+    # very many degrees of freedom, or a very high concentration: log normalizers so large that their differences are rounded
+    normalizers = state.family.dim * abs(math.lgamma(state.family.nu0 / 2)) + abs(math.lgamma(state.alpha))
+    slack += 2.0**-48 * state.n_components * normalizers
     if not math.isfinite(state.elbo) or state.elbo < before - slack:
         raise BoundFellError(
             f"The evidence lower bound fell from {before:.6f} to {state.elbo:.6f} in lap {lap}. This should not happen; "
