@@ -239,6 +239,7 @@ GROUPING_CHANGES: dict[str, Change] = {
     "never thinner": (valleys.Components, "log_density_spread", np.inf),
     "thinner is evidence of a nat (0)": (valleys, "EVEN", 1.0),
     "tails are not looked for": (valleys, "evidence_against_tails", lambda *_: np.inf),
+    "what overlaps counts as well as what does not": (valleys, "unclear", lambda *_: 0.0),
 }
 
 

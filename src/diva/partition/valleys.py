@@ -19,9 +19,9 @@ the next is not likely to be one either (empirical Bayes; Efron, "Microarrays, e
 Two hills may also meet in a third component that is thinner than both, such as noise around all clusters: that is a valley as
 well, as deep as its density is lower. And where one of two components is thinner than the other, a broad cluster beside a dense
 one or noise around it, there need be no valley between them. So that none is seen says nothing there, unless they are a core
-and its tails (`tails`): the evidence is even, and what was learnt from all joins decides. *Thinner* is a component whose mean
-lies lower in the mixture than that of the other by more than a Gaussian's log density varies over its own samples, half a
-chi-square of D degrees: sqrt(D / 2).
+and its tails (`tails`): the evidence is even, and what was learnt from all joins decides. *Thinner* is a component whose own
+samples lie lower in the mixture, on average, than those of the other, by more than a Gaussian's log density varies over its
+samples, half a chi-square of D degrees: sqrt(D / 2).
 
 The tree over the components joins those first between which there is least evidence of a valley. It is a tree of level sets
 (Hartigan 1975) whose saddles are judged by data; between components it looks where Ray and Lindsay, "The topography of
@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit, logsumexp, ndtr
+from scipy.special import entr, expit, logit, ndtr
 
 from diva.partition.hierarchy import Hierarchy, nodes_after
 from diva.partition.isotonic import optimism, valley_log_ratio
@@ -117,15 +117,15 @@ def group_by_valleys(
     >>> group_by_valleys(Components(means, np.array([[0.33], [0.33], [0.25]]), points, resp)).labels
     array([0, 0, 1])
     """
-    masses, peaks = components.masses, _log_peaks(components)
-    evidence = _even_if_thinner(components, valley_evidence(components), peaks)
+    masses, levels = components.masses, _log_levels(components)
+    evidence = _even_if_thinner(components, valley_evidence(components), levels)
     known = np.zeros_like(evidence)
     if together is not None:
         known[(together[:, None] == together) & (together >= 0)] = -1.0
         for one, other in apart:
             pairs = np.outer(together == one, together == other)
             known[pairs | pairs.T] = 1.0
-    merges, strengths = _joins(components, evidence, peaks, known)
+    merges, strengths = _joins(components, evidence, levels, known)
     heights = np.where(strengths == -CERTAIN, 1.0, expit(-strengths - _learnt_log_odds(np.maximum(strengths, -OPTIMISM))))
     heights = np.minimum.accumulate(heights)
     resolution = 0.5 if isinstance(resolution, str) else resolution
@@ -146,10 +146,10 @@ def valley_evidence(components: Components) -> FloatArray:
     return evidence
 
 
-def _even_if_thinner(components: Components, evidence: FloatArray, peaks: FloatArray) -> FloatArray:
+def _even_if_thinner(components: Components, evidence: FloatArray, levels: FloatArray) -> FloatArray:
     """That there is no valley says nothing between a component and a much thinner one that is not its tails; (K, K)."""
     evidence, touching = np.array(evidence), _overlap(components) > MEMBER_ABOVE
-    thinner = np.abs(peaks[:, None] - peaks) > components.log_density_spread
+    thinner = np.abs(levels[:, None] - levels) > components.log_density_spread
     for a, b in zip(*np.nonzero(np.triu(thinner & (evidence < EVEN))), strict=True):
         if not touching[a, b] or _is_two(components, [a, b]):
             evidence[a, b] = evidence[b, a] = EVEN
@@ -157,11 +157,22 @@ def _even_if_thinner(components: Components, evidence: FloatArray, peaks: FloatA
 
 
 def _is_two(components: Components, both: list[int]) -> bool:
-    """Whether two components describe their samples better than one with heavy tails would."""
-    rows = components.resp[:, both].sum(axis=1) > MEMBER_ABOVE
+    """Whether two components describe their samples better than one with heavy tails would, and tell them apart."""
+    resp = components.resp[:, both]
+    rows = resp.sum(axis=1) > MEMBER_ABOVE
     points, weights = components.points[rows], components.weighted[rows][:, both].sum(axis=1)
     shares = components.masses[both] / components.masses[both].sum()
-    return evidence_against_tails(points, weights, shares, components.means[both], components.covariances[both]) > 0
+    evidence = evidence_against_tails(points, weights, shares, components.means[both], components.covariances[both])
+    return evidence > unclear(resp[rows], weights)
+
+
+def unclear(resp: FloatArray, weights: FloatArray) -> float:
+    """Nats by which it is unclear which sample belongs to which component.
+
+    Several Gaussians may describe one cluster better than one does, but they overlap then: that counts against them (the
+    integrated completed likelihood; Biernacki, Celeux and Govaert 2000).
+    """
+    return float(weights @ entr(resp / resp.sum(axis=1, keepdims=True)).sum(axis=1))
 
 
 def _count(components: Components, found: Valleys) -> tuple[FloatArray, FloatArray]:
@@ -270,46 +281,51 @@ def _at(values: FloatArray, index: IntArray) -> FloatArray:
     return np.asarray(np.take_along_axis(values, index[None], axis=0)[0])
 
 
-def _log_peaks(components: Components) -> FloatArray:
-    """Log density of the mixture at the mean of each component, (K,); a constant aside."""
-    log_masses = np.log(np.maximum(components.masses, 1e-300))
-    gaps = components.means[:, None] - components.means  # (K, K, D): from each component to each mean
-    if components.covariances.ndim == 2:
-        distance2 = (gaps**2 / components.covariances).sum(axis=2)
-        log_det = np.log(components.covariances).sum(axis=1)
-    else:
-        precisions = np.linalg.inv(components.covariances)
-        distance2 = np.einsum("akd,kde,ake->ak", gaps, precisions, gaps, optimize=True)
-        log_det = np.linalg.slogdet(components.covariances)[1]
-    return np.asarray(logsumexp(log_masses - 0.5 * (log_det + distance2), axis=1))
+def _log_levels(components: Components) -> FloatArray:
+    """Log density of the mixture where a component's samples are, their mean, (K,); a constant aside.
+
+    Not that at its mean: what lies around something dense has its mean there, and no sample.
+    """
+    masses, of_best = components.masses, components.resp.argmax(axis=1)
+    log_density = np.zeros(len(components.points))
+    for k, (mean, covariance) in enumerate(zip(components.means, components.covariances, strict=True)):
+        rows = of_best == k
+        gaps = components.points[rows] - mean
+        if covariance.ndim == 1:
+            squared, log_det = gaps**2 @ (1 / covariance), np.log(covariance).sum()
+        else:
+            squared, log_det = ((gaps @ np.linalg.inv(covariance)) * gaps).sum(axis=1), np.linalg.slogdet(covariance)[1]
+        # by Bayes' rule the density of the mixture is that of any component, times its share, over its responsibility
+        log_density[rows] = np.log(max(masses[k], 1e-300)) - 0.5 * (squared + log_det) - np.log(components.resp[rows, k])
+    return ratio(components.weighted.T @ log_density, masses)
 
 
-def _joins(components: Components, evidence: FloatArray, peaks: FloatArray, known: FloatArray) -> tuple[IntArray, FloatArray]:
+def _joins(components: Components, evidence: FloatArray, levels: FloatArray, known: FloatArray) -> tuple[IntArray, FloatArray]:
     """Join the groups between which there is least evidence, until all are one; nodes are numbered as scipy does.
 
     Between groups the evidence is the mean of that of their components, weighted by the samples that two components share: it
     counts where groups touch. It is not summed: pairs share components, and in noise a long border would become a valley.
     Where ``known`` (K, K) is -1 two are one, where it is 1 they are not, whatever the evidence.
     """
-    known, peaks = np.array(known), np.array(peaks)
+    known, levels = np.array(known), np.array(levels)
     n, masses, thin = len(evidence), components.masses, components.log_density_spread
     overlap = _overlap(components)
     touch = overlap + 1e-12 * overlap.sum() / n**2  # even where no sample is shared, evidence has a mean
     np.fill_diagonal(touch, 0.0)
-    lower = np.minimum(peaks[:, None], peaks)
+    lower = np.minimum(levels[:, None], levels)
     sums = np.stack([touch, touch * evidence, touch * lower, touch * np.minimum(masses[:, None], masses)])
     node, alive = np.arange(n), np.ones(n, dtype=bool)
     merges, strengths = np.zeros((n - 1, 2), dtype=np.int64), np.zeros(n - 1)
     for step in range(n - 1):
         mean, level, samples = (ratio(part, sums[0]) for part in sums[1:])
-        depth = np.minimum(peaks[:, None], peaks) - level  # of the bridge below the lower hill
+        depth = np.minimum(levels[:, None], levels) - level  # of the bridge below the lower hill
         mean = np.where(depth > thin, np.maximum(mean, _thinness(samples, depth)), mean)
         mean = np.where(known == 0, mean, np.where(known > 0, CERTAIN, -CERTAIN))
         mean = np.where(np.outer(alive, alive) & (sums[0] > 0), mean, np.inf)
         kept, gone = divmod(int(mean.argmin()), n)
         merges[step] = sorted((node[kept], node[gone]))
         strengths[step] = mean[kept, gone]
-        node[kept], peaks[kept], alive[gone] = n + step, max(peaks[kept], peaks[gone]), False
+        node[kept], levels[kept], alive[gone] = n + step, max(levels[kept], levels[gone]), False
         either = np.where(np.abs(known[kept]) >= np.abs(known[gone]), known[kept], known[gone])
         known[kept] = known[:, kept] = np.where(np.maximum(known[kept], known[gone]) > 0, 1.0, either)
         sums[:, kept] += sums[:, gone]

@@ -164,3 +164,38 @@ def test_a_core_and_its_tails_have_one_centre_and_are_one_cluster():
     rng = np.random.default_rng(0)
     points = np.concatenate([rng.normal(0.0, 0.5, 300), rng.normal(0.0, 3.0, 100)])
     assert group_by_valleys(on_a_line([0.0, 0.05], [0.5, 3.0], points)).n_groups == 1
+
+
+# --- thinner components
+
+
+def of_gaussians(points, means, sds, shares):
+    """Round components in two dimensions, with the responsibilities they imply."""
+    means, sds, shares = np.asarray(means, float), np.asarray(sds, float), np.asarray(shares, float)
+    squared = ((points[:, None] - means) ** 2).sum(axis=2) / sds**2
+    log_density = np.log(shares) - 2 * np.log(sds) - 0.5 * squared
+    resp = np.exp(log_density - log_density.max(axis=1, keepdims=True))
+    return Components(means, np.repeat(sds[:, None] ** 2, 2, axis=1), points, resp / resp.sum(axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_lies_around_all_is_thin_although_its_mean_is_in_the_middle(seed):
+    rng = np.random.default_rng(seed)
+    centres, corners = [(0, 0), (-5, 0), (5, 0)], [(20, 20), (20, -20), (-20, 20), (-20, -20)]
+    points = np.concatenate([rng.normal(c, 0.5, (400, 2)) for c in centres] + [rng.normal(c, 0.1, (4, 2)) for c in corners])
+    components = of_gaussians(points, [*centres, (0, 0)], [0.5, 0.5, 0.5, 20], [400, 400, 400, 16])
+    labels = group_by_valleys(components).labels[components.resp.argmax(axis=1)]
+    assert adjusted_rand_score(np.repeat([0, 1, 2, 3], [400, 400, 400, 16]), labels) > 0.99
+    assert len(set(labels)) == 4
+
+
+@pytest.mark.parametrize(("share_apart", "n_groups"), [(0.0, 1), (4.0, 2)])
+def test_a_thinner_component_that_overlaps_is_part_of_the_cluster(share_apart, n_groups):
+    """A skewed cluster takes two Gaussians; beside others that are clear, the thinner one would else be a cluster."""
+    rng = np.random.default_rng(0)
+    skewed = rng.gamma(2.0, 1.0, (400, 2)) + share_apart * (rng.random((400, 1)) < 0.3)
+    others = [rng.normal(centre, 0.5, (100, 2)) for centre in ([40, 0], [0, 40], [40, 40])]
+    points = np.concatenate([skewed, *others])
+    near = [(1.4, 1.4), (3.0, 3.0)] if n_groups == 1 else [(2.0, 2.0), (6.0, 6.0)]
+    components = of_gaussians(points, [*near, (40, 0), (0, 40), (40, 40)], [0.8, 1.7, 0.5, 0.5, 0.5], [220, 180, 100, 100, 100])
+    assert group_by_valleys(components).n_groups == 3 + n_groups
