@@ -54,6 +54,8 @@ def evidence_against_tails(
     cost: float = 0.5 * n_more * math.log(max(float(weights.sum()), 1.0))
     held = weights > EPSILON * weights.sum()  # the others are lost in rounding
     points, weights = points[held], weights[held]
+    if not held.any():
+        return -math.inf  # nobody says that there are two
     try:
         gaussians = _log_likelihood_of_gaussians(points, weights, shares, means, covariances)
         tails = _log_likelihood_of_t(points, weights, is_diagonal=covariances.ndim == 2)

@@ -49,6 +49,10 @@ def test_what_is_beside_is_no_tail(seed):
     assert evidence_against_tails(points, np.ones(800), *two) > 0
 
 
+def test_without_samples_there_is_no_evidence():
+    assert evidence_against_tails(np.empty((0, 2)), np.empty(0), *CORE_AND_TAILS) == -np.inf
+
+
 def test_diagonal_covariances_say_the_same_of_one_feature():
     points = drawn_from_t()[:, :1]
     shares, means, covariances = CORE_AND_TAILS
