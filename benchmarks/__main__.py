@@ -7,6 +7,7 @@ from functools import partial
 
 from benchmarks import (
     bench_calibration,
+    bench_costs,
     bench_distributed,
     bench_diva,
     bench_incremental,
@@ -43,6 +44,7 @@ BENCHMARKS = {
     "stream_kills": bench_stream.kills,
     "stream_long": bench_stream.long,
     **bench_distributed.BENCHMARKS,
+    **bench_costs.BENCHMARKS,
     "page": page.main,
     "performance_page": performance_page.main,
     **bench_zoo.BENCHMARKS,

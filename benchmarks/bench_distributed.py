@@ -1,6 +1,6 @@
 """Several processes, and how near one process is to what the hardware allows.
 
-Rows are made by ``python -m benchmarks ranks``, ``ranks_mnist``, ``hardware``, ``latency``, ``memmap`` and ``costs``;
+Rows are made by ``python -m benchmarks ranks``, ``ranks_mnist``, ``hardware``, ``latency`` and ``memmap``;
 docs/performance.md is written by ``performance_page``. Processes under torchrun run
 ``python -m benchmarks.bench_distributed WORK ...``.
 """
@@ -241,54 +241,19 @@ def latency(n_images: int = 2_000) -> None:
     record("latency", "A single sample", rows)
 
 
-def memmap(n_rows: int = 100_000_000, dim: int = 8) -> None:
-    """Bar: a lap over a mapped file of 3.2 GB, with less than 700 MB resident."""
-    rng = np.random.default_rng(0)
-    truth = make_gaussian_mixture(K, dim, rng)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "x.f32"
-        with path.open("wb") as file:
-            for i in range(0, n_rows, 500_000):
-                file.write(truth.sample(min(500_000, n_rows - i), rng)[0].astype(np.float32).tobytes())
-        row = {"n": n_rows, "D": dim, "file, MB": path.stat().st_size / 1e6}
-        row |= launched(1, "memmap", str(path), str(n_rows), str(dim))
-    record("memmap", "A lap over a memory-mapped file of float32", [row])
-
-
-def costs(largest: int = 4_000_000) -> None:
-    """Seconds of a lap against n, D and K, and a model of them: one number a product, one a row."""
-    rows: list[Row] = []
-    sizes = [(n, D, K) for n in (largest // 100, largest // 10, largest)]
-    sizes += [(largest // 10, d, K) for d in (4, 64)] + [(largest // 10, D, k) for k in (5, 80)]
-    for n, dim, k in sizes:
-        x, standardization, state = settled(n, dim, k)
-        batches = StandardizedBatches(ArrayBatches(x), standardization, CPU)
-        with one_thread():
-            state = assign_lap(state, batches, [])
-            seconds = best_time(lambda state=state, batches=batches: revisit_lap(state, batches, []), 2)
-        rows.append({"n": n, "D": dim, "K": state.n_components, "lap, s": seconds})
-        print(rows[-1], flush=True)
-    work = np.array([[r["n"] * r["K"] * 4 * r["D"], r["n"] * (r["D"] + r["K"]), r["n"]] for r in rows], dtype=float)
-    measured = np.array([r["lap, s"] for r in rows])
-    from scipy.optimize import nnls
-
-    price, _ = nnls(work / measured[:, None], np.ones(len(rows)))  # relative errors count alike
-    for row, expected in zip(rows, work @ price, strict=True):
-        row["by the model, s"] = float(expected)
-    far = np.array([1e9 * K * 4 * D, 1e9 * (D + K), 1e9]) @ price
-    record(
-        "costs",
-        f"A lap, diagonal, {torch.get_num_threads()} threads",
-        rows,
-        [
-            f"Seconds = {price[0]:.3g} n K 4 D + {price[1]:.3g} n (D + K) + {price[2]:.3g} n.",
-            f"Extrapolated: 1,000,000,000 samples, D = {D}, K = {K}: {far:,.0f} s a lap on one such core, {far / 64:,.0f} s "
-            "on 64 (8 machines of 8 cores, a process each), if data are read as fast as they are needed (4 D bytes a sample) "
-            "and the 20 messages of a lap, of at most a megabyte, take no time beside it.",
-            "Memory: a batch is 1/20 of the data and is read through a map, in pieces of a few megabytes; statistics take "
-            "20 K (2 D + 2) numbers. Labels, 8 bytes a sample, are what grows.",
-        ],
-    )
+def memmap(largest: int = 100_000_000, dim: int = 8) -> None:
+    """Bar: a lap over a mapped file of 3.2 GB, with less than 700 MB resident; and over smaller ones."""
+    truth, rows = make_gaussian_mixture(K, dim, np.random.default_rng(0)), []
+    for n_rows in (largest // 100, largest // 10, largest):
+        rng = np.random.default_rng(1)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "x.f32"
+            with path.open("wb") as file:
+                for i in range(0, n_rows, 500_000):
+                    file.write(truth.sample(min(500_000, n_rows - i), rng)[0].astype(np.float32).tobytes())
+            row = {"n": n_rows, "D": dim, "file, MB": path.stat().st_size / 1e6}
+            rows.append(row | launched(1, "memmap", str(path), str(n_rows), str(dim)))
+    record("memmap", "A lap over a memory-mapped file of float32", rows)
 
 
 BENCHMARKS = {
@@ -297,7 +262,6 @@ BENCHMARKS = {
     "hardware": hardware,
     "latency": latency,
     "memmap": memmap,
-    "costs": costs,
 }
 
 

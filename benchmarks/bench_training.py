@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributions import Independent, MultivariateNormal, Normal, kl_divergence
 
@@ -26,6 +27,7 @@ from diva.models.networks import make_vae
 from diva.models.state import DIVAState, Task
 from diva.models.view_codes import encode_views
 from diva.networks.priors import LatentPrior, StandardNormal
+from diva.training.adam import Adam
 from diva.training.augmentation import make_augmentation
 from diva.training.encode import subset
 from diva.training.loop import train_epoch
@@ -59,13 +61,18 @@ def standard_normal(q_mean: Tensor, q_log_var: Tensor) -> Tensor:
 
 def start(n_samples: int, **params: Any) -> tuple[DIVAState, Task]:
     """DIVA on MNIST before its first epoch."""
-    source = ArraySource(LOADERS["mnist"]().x[:n_samples])
+    return start_on(LOADERS["mnist"]().x[:n_samples], **params)
+
+
+def start_on(x: NDArray[Any], **params: Any) -> tuple[DIVAState, Task]:
+    """DIVA on images or rows before its first epoch."""
+    source, is_image = ArraySource(x), x.ndim > 2
     samples = Samples(source, scaling_for(source, None))
-    config = resolve(DIVA(**params), is_image=True).for_samples(len(samples))
-    augmentation = make_augmentation(config.augmentation, is_image=True)
+    config = resolve(DIVA(**params), is_image=is_image).for_samples(len(samples))
+    augmentation = make_augmentation(config.augmentation, is_image=is_image)
     torch.manual_seed(0)
     network = make_vae(config, samples.scaling.input_shape, OwnNetworks())
-    optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    optimizer = Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
     chance = torch.Generator().manual_seed(0), np.random.default_rng(0)
     state = DIVAState(network, optimizer, *chance, seed=0, variance=FIRST_VARIANCE)
     return state, Task(config, samples, torch.device("cpu"), augmentation=augmentation)

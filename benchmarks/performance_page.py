@@ -23,7 +23,7 @@ then `python -m benchmarks performance_page`; run one alone on a quiet machine.
 
 Threads are set once, by whoever starts a fit: `OMP_NUM_THREADS`. Results of the mixture do not depend on their number.
 """
-ORDER = ("hardware", "latency", "ranks", "ranks_mnist", "memmap", "costs")
+ORDER = ("hardware", "latency", "ranks", "ranks_mnist", "memmap", "costs_lap", "costs_epoch")
 
 
 def main() -> None:
