@@ -62,6 +62,11 @@ def expected(prices: dict[str, float], work: Work, row: Row) -> float:
     return sum(price * work[of](row) for of, price in prices.items())
 
 
+def shared(seconds: float) -> float:
+    """The same work on many cores."""
+    return seconds / CORES / SPEEDUP
+
+
 def lap_costs(base: int = 400_000) -> None:
     """Seconds of a lap over two decades of samples, dimensions and components."""
     rows: list[Row] = []
@@ -91,8 +96,8 @@ def lap_costs(base: int = 400_000) -> None:
         [
             formula(prices),
             "In two dimensions the components overlap: responsibilities that are neither 0 nor 1 take longer.",
-            f"Extrapolated: {FAR:,} samples, D = {D}, K = {K}: {far:,.0f} s a lap on one such core, {far / CORES / SPEEDUP:,.1f} s "
-            f"on {CORES} (8 machines of 8 cores, a process each at {SPEEDUP:.0%} of its speed alone, as two are here), if data "
+            f"Extrapolated: {FAR:,} samples, D = {D}, K = {K}: {far:,.0f} s a lap on one such core, {shared(far):,.1f} s on "
+            f"{CORES} (8 machines of 8 cores, a process each at {SPEEDUP:.0%} of its speed alone, as two are here), if data "
             "are read as fast as they are needed (4 D bytes a sample). A lap has 20 messages of 8 K (2 D + 2) bytes from each "
             "process: some kilobytes.",
             "Memory: a batch is 1/20 of the data and is read through a map, in pieces of a few megabytes; statistics take "
@@ -124,7 +129,7 @@ def epoch_costs(base: int = 2_560) -> None:
         [
             formula(prices),
             f"Extrapolated: {FAR:,} samples of 64 columns: {far / 3600:,.0f} hours an epoch on one such core, "
-            f"{far / 3600 / CORES / SPEEDUP:,.1f} hours on {CORES}, each with 128 samples of every batch, if gradients (4 bytes "
+            f"{shared(far / 3600):,.1f} hours on {CORES}, each with 128 samples of every batch, if gradients (4 bytes "
             "a parameter, some ten megabytes a step) are sent while others are computed, as DistributedDataParallel does.",
         ],
     )
