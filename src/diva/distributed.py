@@ -27,6 +27,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
 from diva.exceptions import DistributedError
+from diva.threads import on_own_cores
 
 PART_ROWS = 8192  # a part has so many rows at least: of fewer, more would be spent on handing out than on computing
 N_PARTS = 16  # of a batch, if it has rows enough, else 8, 4 or 2; as many processes, or threads, then have equal shares
@@ -74,9 +75,11 @@ def join(timeout: float | None = None) -> Iterator[None]:
     store, _, _ = next(rendezvous("env://", number, world, timeout=wait))
     store = PrefixStore(f"diva/{n_restarts()}", store)  # torchrun keeps the addresses of processes that have died
     backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
-    dist.init_process_group(backend, store=store, rank=number, world_size=world, timeout=wait)
-    yield  # after an error, a goodbye might wait for those who cannot hear it
-    dist.destroy_process_group()
+    local = (0, 1) if on_gpu else (int(os.environ.get("LOCAL_RANK", 0)), int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+    with on_own_cores(*local):  # threads that connect processes are started here, and stay on them as well
+        dist.init_process_group(backend, store=store, rank=number, world_size=world, timeout=wait)
+        yield  # after an error, a goodbye might wait for those who cannot hear it
+        dist.destroy_process_group()
 
 
 def rank() -> int:

@@ -23,7 +23,8 @@ def free_port() -> int:
 
 def _work(rank: int, world: int, port: int, task: Callable[[], Any], timeout: float, answer: Any) -> None:
     torch.set_num_threads(1)
-    settings = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    settings = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+    settings |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in settings.items()})
     try:
         with distributed.join(timeout):

@@ -1,10 +1,11 @@
+import os
 import threading
 
 import pytest
 import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from diva.threads import mapped, one_thread, one_thread_in_numpy
+from diva.threads import mapped, on_own_cores, one_thread, one_thread_in_numpy
 
 
 @pytest.fixture
@@ -53,3 +54,34 @@ def test_numpy_has_its_threads_back_afterwards():
             with one_thread_in_numpy():
                 assert set(threads()) == {1}
             assert threads() == before
+
+
+@pytest.fixture
+def eight_cores(monkeypatch):
+    """A machine of eight cores, of which this process may use those in the list."""
+    mine = [set(range(8))]
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: mine[-1], raising=False)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: mine.append(set(cores)), raising=False)
+    return mine
+
+
+def test_processes_have_cores_of_their_own_and_give_them_back(eight_cores):
+    for number in range(3):
+        with pytest.raises(ZeroDivisionError), on_own_cores(number, 3):
+            _ = 1 / 0
+    assert eight_cores[1::2] == [{0, 1}, {2, 3, 4}, {5, 6, 7}]
+    assert eight_cores[::2] == [set(range(8))] * 4
+
+
+@pytest.mark.parametrize("of", [1, 2])
+def test_cores_that_somebody_has_chosen_are_left_alone(eight_cores, of):
+    eight_cores[-1] = {2, 3}
+    with on_own_cores(0, of):
+        assert eight_cores == [{2, 3}]
+
+
+@pytest.mark.parametrize(("number", "of"), [(0, 9), (1, 1)])  # more than there are cores; a launcher that does not say how many
+def test_processes_without_a_share_have_all_cores(eight_cores, number, of):
+    with on_own_cores(number, of):
+        assert eight_cores == [set(range(8))]
