@@ -118,6 +118,10 @@ class GaussianFamily(ABC):
         """Largest factor by which rounding of features is amplified in a log-likelihood."""
         return float(((self.means(stats) ** 2 + 1.0) * self.expected_precisions(stats)).max())
 
+    def cancellation(self, stats: SuffStats) -> float:
+        """Nats lost in rounding where what is far away was taken out of a component: differences of sums over all data."""
+        return 2.0**-48 * float((stats.squares.sum(0) * self.expected_precisions(stats)).max())
+
     def adapted(self, stats: SuffStats, least: Tensor) -> Self:
         r"""Prior whose spread suits components best: empirical Bayes, or type II maximum likelihood.
 

@@ -210,7 +210,7 @@ def _check_bound(state: MixtureState, before: float, lap: int) -> None:
     slack = 1e-5 * abs(before) + per_number * float(state.total.counts.sum()) * state.family.dim
     # very many degrees of freedom, or a very high concentration: log normalizers so large that their differences are rounded
     normalizers = state.family.dim * abs(math.lgamma(state.family.nu0 / 2)) + abs(math.lgamma(state.alpha))
-    slack += 2.0**-48 * state.n_components * normalizers
+    slack += 2.0**-48 * state.n_components * normalizers + state.family.cancellation(state.total)
     if not math.isfinite(state.elbo) or state.elbo < before - slack:
         raise BoundFellError(
             f"The evidence lower bound fell from {before:.6f} to {state.elbo:.6f} in lap {lap}. This should not happen; "

@@ -140,8 +140,8 @@ class MixtureState:
 def _check_same_data(batch: int, old: SuffStats, new: SuffStats) -> None:
     """Responsibilities of a row sum to one, so mass and sum of a batch cannot change unless its rows did."""
     mass, mass_before = float(new.counts.sum()), float(old.counts.sum())
-    spread = (old.sum_zz if old.sum_zz.ndim == 2 else old.sum_zz.diagonal(dim1=1, dim2=2)).sum(0)  # (D,)
-    slack = 1e-3 * (mass_before * spread.clamp_min(0)).sqrt() + 1e-3
+    spread = old.squares.sum(0).clamp_min(0)  # (D,)
+    slack = 1e-3 * (mass_before * spread).sqrt() + 1e-3
     moved = (new.sum_z.sum(0) - old.sum_z.sum(0)).abs() > slack
     if abs(mass - mass_before) > 1e-3 * mass_before or bool(moved.any()):
         raise DataChangedError(

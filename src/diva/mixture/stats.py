@@ -41,6 +41,11 @@ class SuffStats:
         positions = torch.as_tensor(index, device=self.counts.device, dtype=torch.long)
         return self._map(lambda t: t.index_select(0, positions))
 
+    @property
+    def squares(self) -> Tensor:
+        """Sum of squares in each dimension, (K, D)."""
+        return self.sum_zz if self.sum_zz.ndim == 2 else self.sum_zz.diagonal(dim1=1, dim2=2)
+
     def zeros(self, n_components: int) -> SuffStats:
         """Empty statistics of ``n_components`` components of the same kind."""
         return self._map(lambda t: t.new_zeros((n_components, *t.shape[1:])))
