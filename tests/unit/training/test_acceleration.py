@@ -1,7 +1,9 @@
 """Networks that are compiled or run in bfloat16 learn, answer and are kept like any others."""
 
 import copy
+import os
 import pickle
+import shutil
 import subprocess
 import sys
 import warnings
@@ -285,25 +287,33 @@ def test_a_module_without_weights_is_no_part():
 
 # --- what torch makes of it
 
-REAL = """
-import sys
+SCRIPT = """
+import sys, warnings
 import numpy as np
 import torch
 from diva import DIVA
-from diva.baselines import DEC
+from diva.exceptions import NotCompiledWarning
 
 torch.set_num_threads(1)
 X = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
-tiny = {"latent_dim": 2, "hidden_sizes": (8,), "n_epochs": 3, "random_state": 0}
-plain, compiled = (DIVA(**tiny, compile=given, batch_size=30).fit(X) for given in (False, True))
+tiny = {"latent_dim": 2, "hidden_sizes": (8,), "n_epochs": 3, "random_state": 0, "batch_size": 30}
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    plain, compiled = (DIVA(**tiny, compile=given).fit(X) for given in (False, True))
 np.testing.assert_allclose(compiled.transform(X), plain.transform(X), atol=1e-3)
 assert compiled.vae_.state_dict().keys() == plain.vae_.state_dict().keys()
-assert compiled._accelerator.compile
-from torch._dynamo.utils import counters
-assert counters["stats"]["unique_graphs"] >= 2, counters
+said = [str(w.message) for w in warned if w.category is NotCompiledWarning]
+print(compiled._accelerator.compile, len(said), *said)
 """
 
 
-@pytest.mark.slow  # torch's compiler takes half a minute
-def test_really_compiled_networks_give_the_same():
-    subprocess.run([sys.executable, "-c", REAL], check=True)
+@pytest.mark.slow  # torch's compiler takes seconds
+@pytest.mark.parametrize("has_compiler", [True, False])
+def test_what_torch_makes_of_it(has_compiler, tmp_path):
+    if has_compiler and shutil.which("g++") is None:
+        pytest.skip("there is no C++ compiler")
+    environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    if not has_compiler:
+        environment |= {"CXX": "/nowhere/g++"}
+    said = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, check=True, capture_output=True, text=True).stdout
+    assert said.startswith("True 0" if has_compiler else "False 1 The networks cannot be compiled here")
