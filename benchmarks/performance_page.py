@@ -20,6 +20,7 @@ then `python -m benchmarks performance_page`; run one alone on a quiet machine.
 | `predict` | one product; no softmax where only the best component is asked for |
 | data larger than memory | read through a map, a piece at a time; pages are given back |
 | training | the network's own forward and backward; augmentation for a whole batch at once |
+| training on a GPU | if asked for: `compile=True`, and `precision="bfloat16"`, in half as many bits |
 
 Threads are set once, by whoever starts a fit: `OMP_NUM_THREADS`. Results of the mixture do not depend on their number.
 """

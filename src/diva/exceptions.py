@@ -57,6 +57,10 @@ class InterruptedFitWarning(UserWarning):
     """A fit was interrupted and kept what it had reached."""
 
 
+class NotCompiledWarning(UserWarning):
+    """Networks cannot be compiled here, and run as they are."""
+
+
 class TrainingError(ArithmeticError):
     """A term of the loss is no longer finite."""
 

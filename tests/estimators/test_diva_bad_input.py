@@ -404,6 +404,8 @@ PARAMETERS = [
     *(bad(augmentation=v) for v in ("rotate", True, 3, ["affine"], ("affine", "mask"), np.ones(2))),
     *(bad(callbacks=v) for v in (None, lambda model, record: None, print, "print", [None], (print, 3), {print})),
     *(bad(device=v) for v in (None, "nonsense", "", 1.5, ["cpu"], "cuda:99", "meta")),
+    *(bad(compile=v) for v in (None, "yes", 1.5)),
+    *(bad(precision=v) for v in (None, "float16", torch.bfloat16, 16, True)),
     *([] if torch.cuda.is_available() else [bad(device="cuda"), bad(device=torch.device("cuda")), bad(device=0)]),
     *(
         pytest.param(fit(X, random_state=v), (ValueError, "eed"), id=f"random_state={stable(v)}")

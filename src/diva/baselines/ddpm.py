@@ -28,7 +28,7 @@ from diva.baselines.components import Components, GrowingClusterer, compact
 from diva.baselines.deep import GoingOn
 from diva.mixture.stats import SuffStats, concat
 from diva.models.base import Assignment
-from diva.models.config import DataParameters, RunParameters
+from diva.models.config import Acceleration, DataParameters, RunParameters
 from diva.networks.flow import RealNVP
 from diva.parameters import Number, Whole, parameter, takes
 from diva.training.adam import Adam
@@ -168,7 +168,7 @@ class MonteCarloEM(Pretraining):
         return log_p
 
 
-@takes(DataParameters, DDPMConfig, GoingOn, RunParameters)
+@takes(DataParameters, DDPMConfig, GoingOn, Acceleration, RunParameters)
 class DDPM(GrowingClusterer):
     """Deep Dirichlet process mixture (Li et al. 2022): a flow and Gibbs sampling, which find the number of clusters."""
 

@@ -21,7 +21,7 @@ from torch.nn import functional
 from diva.baselines.autoencoder import AutoEncoderClusterer, AutoEncoderConfig, Pretraining, StackedAutoEncoder, k_means
 from diva.baselines.deep import GoingOn
 from diva.models.base import Assignment
-from diva.models.config import DataParameters, RunParameters
+from diva.models.config import Acceleration, DataParameters, RunParameters
 from diva.parameters import Number, Whole, parameter, takes
 from diva.training.encode import Codes, encode
 from diva.training.loop import Batch, Loss
@@ -98,7 +98,7 @@ class EmbeddedClustering(Pretraining):
         return replace(record, n_clusters=self.config.n_clusters) if record.phase == "clustering" else record
 
 
-@takes(DataParameters, DECConfig, GoingOn, RunParameters)
+@takes(DataParameters, DECConfig, GoingOn, Acceleration, RunParameters)
 class DEC(AutoEncoderClusterer):
     """Deep embedded clustering (Xie et al. 2016) into a given number of clusters."""
 

@@ -30,7 +30,7 @@ from diva.data import Samples
 from diva.mixture.local import summarize
 from diva.mixture.stats import SuffStats
 from diva.models.base import Assignment
-from diva.models.config import DataParameters, RunParameters
+from diva.models.config import Acceleration, DataParameters, RunParameters
 from diva.parameters import Number, Whole, parameter, takes
 from diva.training.adam import Adam
 from diva.training.encode import Codes
@@ -283,7 +283,7 @@ class SplitsAndMerges(Pretraining):
         return torch.from_numpy(np.log(state.rng.random(len(log_ratio)))).to(log_ratio) < log_ratio
 
 
-@takes(DataParameters, DeepDPMConfig, GoingOn, RunParameters)
+@takes(DataParameters, DeepDPMConfig, GoingOn, Acceleration, RunParameters)
 class DeepDPM(GrowingClusterer):
     """Deep clustering by splits and merges (Ronen et al. 2022), which finds the number of clusters."""
 

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from diva.baselines.deep import GoingOn
 from diva.baselines.variational import BoundTerms, VariationalClusterer, VariationalConfig, VariationalNetwork
-from diva.models.config import DataParameters, RunParameters
+from diva.models.config import Acceleration, DataParameters, RunParameters
 from diva.networks import MLPEncoder, normal
 from diva.networks.priors import StandardNormal
 from diva.parameters import Number, Whole, parameter, takes
@@ -90,7 +90,7 @@ class GMVAENetwork(VariationalNetwork):
         return joint.log_softmax(1), joint.logsumexp(1)
 
 
-@takes(DataParameters, GMVAEConfig, GoingOn, RunParameters)
+@takes(DataParameters, GMVAEConfig, GoingOn, Acceleration, RunParameters)
 class GMVAE(VariationalClusterer):
     """Gaussian mixture variational auto-encoder (Dilokthanakul et al. 2016) with a given number of Gaussians."""
 

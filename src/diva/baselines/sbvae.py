@@ -31,7 +31,7 @@ from torch.nn import functional
 
 from diva.baselines.deep import GoingOn
 from diva.baselines.variational import BoundTerms, NegativeBound, VariationalClusterer, VariationalConfig, VariationalNetwork
-from diva.models.config import DataParameters, RunParameters
+from diva.models.config import Acceleration, DataParameters, RunParameters
 from diva.networks import MLPEncoder, kumaraswamy
 from diva.parameters import Number, Whole, parameter, takes
 from diva.training.loop import Batch, Loss
@@ -94,7 +94,7 @@ def all_sticks(v: Tensor) -> Tensor:
     return functional.pad(v, (0, 1), value=1.0)
 
 
-@takes(DataParameters, SBVAEConfig, GoingOn, RunParameters)
+@takes(DataParameters, SBVAEConfig, GoingOn, Acceleration, RunParameters)
 class SBVAE(VariationalClusterer):
     """Stick-breaking variational auto-encoder (Nalisnick and Smyth 2017); clusters are largest segments."""
 

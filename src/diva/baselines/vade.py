@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from diva.baselines.autoencoder import AutoEncoderClusterer, AutoEncoderConfig, Pretraining, StackedAutoEncoder
 from diva.baselines.deep import GoingOn
 from diva.models.base import Assignment
-from diva.models.config import DataParameters, RunParameters
+from diva.models.config import Acceleration, DataParameters, RunParameters
 from diva.parameters import Number, Whole, parameter, takes
 from diva.training.adam import Adam
 from diva.training.encode import Codes, encode
@@ -146,7 +146,7 @@ class VariationalEmbedding(Pretraining):
         return EpochRecord(epoch=state.epoch, phase=phase, **found)
 
 
-@takes(DataParameters, VaDEConfig, GoingOn, RunParameters)
+@takes(DataParameters, VaDEConfig, GoingOn, Acceleration, RunParameters)
 class VaDE(AutoEncoderClusterer):
     """Variational deep embedding (Jiang et al. 2017) into a given number of clusters."""
 

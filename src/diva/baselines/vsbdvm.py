@@ -44,7 +44,7 @@ from diva.baselines.variational import (
     VariationalConfig,
     VariationalNetwork,
 )
-from diva.models.config import LAYERS, DataParameters, RunParameters
+from diva.models.config import LAYERS, Acceleration, DataParameters, RunParameters
 from diva.networks import MLPEncoder, kumaraswamy, normal
 from diva.parameters import Number, Whole, parameter, takes
 from diva.training.state import TrainState
@@ -71,6 +71,8 @@ class VSBDVMConfig(VariationalConfig):
 
 class VSBDVMNetwork(VariationalNetwork):
     """q(z | x), the sticks, the mixture and the decoder."""
+
+    called_modules: ClassVar[tuple[str, ...]] = ("encoder.body", "decoder")  # three heads are on the body
 
     def __init__(self, input_shape: tuple[int, ...], config: VSBDVMConfig) -> None:
         super().__init__(input_shape, config, config.max_clusters)
@@ -140,7 +142,7 @@ class FallingRates(NegativeBound):
         state.network.component_rate = left * self.config.component_rate
 
 
-@takes(DataParameters, VSBDVMConfig, GoingOn, RunParameters)
+@takes(DataParameters, VSBDVMConfig, GoingOn, Acceleration, RunParameters)
 class VSBDVM(VariationalClusterer):
     """Variational stick-breaking deep variational mixture (Yang et al. 2019), which finds the number of clusters."""
 

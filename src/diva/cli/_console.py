@@ -22,14 +22,14 @@ from rich.table import Table
 
 from diva.cli._terminal import errors, output
 from diva.distributed import is_main
-from diva.exceptions import ComponentLimitWarning, DataKindWarning, FewerClustersWarning, ScaleWarning
+from diva.exceptions import ComponentLimitWarning, DataKindWarning, FewerClustersWarning, NotCompiledWarning, ScaleWarning
 from diva.models.base import Clusterer, describe_terms
 from diva.report.words import count, duration
 from diva.runs.summary import Summary
 from diva.training.state import EpochRecord
 
 BARS = "▁▂▃▄▅▆▇█"
-KEPT_WARNINGS = (ComponentLimitWarning, DataKindWarning, FewerClustersWarning, ScaleWarning)
+KEPT_WARNINGS = (ComponentLimitWarning, DataKindWarning, FewerClustersWarning, NotCompiledWarning, ScaleWarning)
 MOST_COLUMNS = 40  # of a table that are shown
 LONGEST = 30  # sparkline, so that a line fits in 80 columns
 

@@ -29,7 +29,7 @@ from diva.devices import resolve_device
 from diva.distributed import alone, from_main, is_main
 from diva.exceptions import InterruptedFitWarning, ModelFileError, TrainingError
 from diva.explain import Explained
-from diva.models.config import Config, DataParameters, RunParameters, TrainingConfig
+from diva.models.config import Acceleration, Config, DataParameters, RunParameters, TrainingConfig
 from diva.models.novelty import NOVEL_SHARE
 from diva.parameters import Parameter, check_parameters, plain, values_of
 from diva.progress import Progress, progress_of
@@ -38,13 +38,14 @@ from diva.runs.folder import RunFolder, RunIdentity, fingerprint
 from diva.runs.records import record_from_plain
 from diva.runs.upgrade import LATER
 from diva.threads import one_thread_if_small
+from diva.training.acceleration import Accelerator
 from diva.training.adam import Adam
 from diva.training.encode import Codes, decode, encode
 from diva.training.loop import Objective, Watch, run_epochs
 from diva.training.state import EpochRecord, TrainState
 from diva.version import __version__
 
-WATCHING = ("run_dir", "checkpoint_every", "resume", "callbacks", "verbose", "device")
+WATCHING = ("run_dir", "checkpoint_every", "resume", "callbacks", "verbose", "device", "compile", "precision")
 
 
 class Clusterer(Explained, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):  # type: ignore[misc]
@@ -226,7 +227,7 @@ class Clusterer(Explained, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         if not isinstance(document["params"], dict):
             raise TypeError("parameters should be an object")
         model = cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in document["params"].items()})
-        if set(LATER | document["params"]) != set(model.get_params(deep=False)):
+        if set(model.get_params(deep=False)) - set(LATER | document["params"]):
             raise ValueError("parameters are missing")
         model.set_params(**own)
         cls._rebuild(model, document, tensors)
@@ -333,6 +334,7 @@ class DeepClusterer(Clusterer):
     network_: Any
     config_class: ClassVar[type[TrainingConfig]] = TrainingConfig
     state_class: ClassVar[type[TrainState]] = TrainState
+    _accelerator: Accelerator | None = None  # of the networks of a fit, and of those that callbacks ask
 
     # --- what a model fills in
 
@@ -507,6 +509,13 @@ class DeepClusterer(Clusterer):
         with torch.random.fork_rng(devices=[]):  # fresh weights draw on torch's own generator, which belongs to the user
             network = self._make_network()
         network.load_state_dict(weights)
+        return self._running(network)
+
+    def _running(self, network: nn.Module) -> nn.Module:
+        """A network where and how the parameters want it to run."""
+        if self._accelerator is None:
+            self._accelerator = Accelerator(**vars(values_of(self, Acceleration)))
+        self._accelerator.apply_to(network)
         return network.to(self._device())
 
     def _encode(self, samples: Samples) -> Codes:
@@ -522,7 +531,8 @@ class DeepClusterer(Clusterer):
         """Networks with fresh weights, Adam, and all chance set by a seed."""
         with torch.random.fork_rng(devices=[]):  # weights draw on torch's own generator, which belongs to the user
             torch.manual_seed(seed)
-            network = self._make_network().to(self._device())
+            self._accelerator = None  # what could not be compiled in a fit before is tried again
+            network = self._running(self._make_network())
         config = self.config_
         optimizer = Adam(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
         generator, rng = torch.Generator().manual_seed(seed), np.random.default_rng(seed)

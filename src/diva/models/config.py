@@ -64,6 +64,23 @@ class DataParameters(ColumnParameters):
 
 
 @dataclass(frozen=True)
+class Acceleration:
+    """Acceleration."""
+
+    compile: bool = parameter(
+        False,
+        Flag(),
+        help="""Whether torch.compile compiles encoder and decoder, which takes seconds to minutes in every process. Where it
+        cannot, a warning says so and they run as they are.""",
+    )
+    precision: Literal["float32", "bfloat16"] = parameter(
+        "float32",
+        OneOf("float32", "bfloat16"),
+        help="""What encoder and decoder compute in; bfloat16 is meant for GPUs. Weights, codes and losses stay float32.""",
+    )
+
+
+@dataclass(frozen=True)
 class RunParameters:
     """Running."""
 
@@ -370,7 +387,16 @@ class PresetParameter:
     )
 
 
-DIVA_PARAMETERS = (PresetParameter, DataParameters, OwnNetworks, DIVAConfig, Wishes, StreamParameters, RunParameters)
+DIVA_PARAMETERS = (
+    PresetParameter,
+    DataParameters,
+    OwnNetworks,
+    DIVAConfig,
+    Wishes,
+    StreamParameters,
+    Acceleration,
+    RunParameters,
+)
 
 
 def resolve(model: Any, is_image: bool) -> DIVAConfig:

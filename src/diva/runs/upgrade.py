@@ -13,7 +13,8 @@ RENAMED_SETTINGS = {
     "covariance_type": "prior_covariance_type",
     "final_covariance_type": "covariance_type",
 }
-LATER = {"columns": None, "missing": None, "kind": None}  # parameters that any file may be without
+# parameters that any file may be without
+LATER = {"columns": None, "missing": None, "kind": None, "compile": False, "precision": "float32"}
 # came after these files: parameters, None by default, and settings
 THEN = {"codes": "learnt", "scale": "one", "mask_share": 1.0}  # always
 WISHES = dict.fromkeys(("n_clusters", "max_clusters", "min_cluster_size"))
