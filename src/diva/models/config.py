@@ -158,6 +158,7 @@ class OwnNetworks:
 class DIVAConfig(TrainingConfig):
     """Learning."""
 
+    learning_rate: float = by_preset(2e-3, Number(), help="Of the optimizer, Adam.")
     codes: Literal["auto", "learnt", "features"] = parameter(
         "learnt",
         OneOf("auto", "learnt", "features"),
@@ -343,6 +344,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "features": {"codes": "auto", "latent_dim": 10, "scale": "auto", "augmentation": "mask"},
     "paper": {
         "n_epochs": 500,
+        "learning_rate": 1e-3,
         "early_stopping": 20,
         "hidden_sizes": (500, 500, 2000),
         "warmup": 0.0,
