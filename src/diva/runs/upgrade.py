@@ -95,7 +95,7 @@ def upgraded_run_config(config: Document) -> Document:
 def _explicit(params: Document, config: Document) -> Document:
     """Parameters that say what was their default then, and is another now."""
     given = {name: value for name, value in params.items() if value is not None}
-    return params | THEN | {"n_epochs": config["n_epochs"]} | given
+    return params | THEN | {name: config[name] for name in ("n_epochs", "learning_rate")} | given
 
 
 def upgraded_params(params: Document) -> Document:

@@ -167,7 +167,8 @@ def test_the_config_of_a_run():
     assert config["model"] == "DIVA"
     assert config["version"] == before["version"]
     assert config["own"] == []
-    then = {"codes": "learnt", "scale": "one", "mask_share": 1.0, "n_epochs": before["recipe"]["n_epochs"]}  # defaults
+    then = {name: before["recipe"][name] for name in ("n_epochs", "learning_rate")}  # defaults are others now
+    then |= {"codes": "learnt", "scale": "one", "mask_share": 1.0}
     given = {name: value for name, value in upgraded_params(before["params"]).items() if value is not None}
     assert {name: value for name, value in config["params"].items() if value is not None} == then | given
     assert DIVAConfig.from_plain(config["config"]).n_epochs == before["recipe"]["n_epochs"]
