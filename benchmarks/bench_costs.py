@@ -49,8 +49,8 @@ def priced(rows: list[Row], seconds: str, work: Work) -> dict[str, float]:
     pieces = np.array([[amount(row) for amount in work.values()] for row in rows])
     measured = np.array([row[seconds] for row in rows])
     prices, _ = nnls(pieces / measured[:, None], np.ones(len(rows)))
-    for row, expected in zip(rows, pieces @ prices, strict=True):
-        row["by the model, s"] = float(expected)
+    for row, seconds_expected in zip(rows, pieces @ prices, strict=True):
+        row["by the model, s"] = float(seconds_expected)
     return dict(zip(work, prices.tolist(), strict=True))
 
 
@@ -97,7 +97,7 @@ def lap_costs(base: int = 400_000) -> None:
             formula(prices),
             "In two dimensions the components overlap: responsibilities that are neither 0 nor 1 take longer.",
             f"Extrapolated: {FAR:,} samples, D = {D}, K = {K}: {far:,.0f} s a lap on one such core, {shared(far):,.1f} s on "
-            f"{CORES} (8 machines of 8 cores, a process each at {SPEEDUP:.0%} of its speed alone, as two are here), if data "
+            f"{CORES} (8 machines of 8 cores, a process each at {SPEEDUP:.0%} of its speed alone, which two exceed here), if data "
             "are read as fast as they are needed (4 D bytes a sample). A lap has 20 messages of 8 K (2 D + 2) bytes from each "
             "process: some kilobytes.",
             "Memory: a batch is 1/20 of the data and is read through a map, in pieces of a few megabytes; statistics take "

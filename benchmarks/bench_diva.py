@@ -173,6 +173,8 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "no augmentation": {"augmentation": None},
     "no grouping: every component a cluster": {"grouping": None},
     "Gaussian likelihood with a learnt variance": {"reconstruction": "nll"},
+    "learning rate 1e-3 (2e-3)": {"learning_rate": 1e-3},
+    "learning rate 4e-3 (2e-3)": {"learning_rate": 4e-3},
     "KL weight 5 times larger": {"kl_weight": 5 * 0.03 / 64},
     "KL weight 5 times smaller": {"kl_weight": 0.2 * 0.03 / 64},
 }
