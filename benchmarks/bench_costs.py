@@ -97,9 +97,9 @@ def lap_costs(base: int = 400_000) -> None:
             formula(prices),
             "In two dimensions the components overlap: responsibilities that are neither 0 nor 1 take longer.",
             f"Extrapolated: {FAR:,} samples, D = {D}, K = {K}: {far:,.0f} s a lap on one such core, {shared(far):,.1f} s on "
-            f"{CORES} (8 machines of 8 cores, a process each at {SPEEDUP:.0%} of its speed alone, which two exceed here), if data "
-            "are read as fast as they are needed (4 D bytes a sample). A lap has 20 messages of 8 K (2 D + 2) bytes from each "
-            "process: some kilobytes.",
+            f"{CORES} (8 machines of 8 cores, a process each at {SPEEDUP:.0%} of its speed alone, which two exceed here), if "
+            "data are read as fast as they are needed (4 D bytes a sample). A lap has 20 messages of 8 K (2 D + 2) bytes from "
+            "each process: some kilobytes.",
             "Memory: a batch is 1/20 of the data and is read through a map, in pieces of a few megabytes; statistics take "
             "20 K (2 D + 2) numbers (diagonal). Labels, 8 bytes a sample, are what grows: shared out, as the rows are.",
         ],

@@ -44,8 +44,9 @@ MNIST (15 epochs) and on Fashion-MNIST (15 epochs, batches of 64, `augmentation=
 NOTES = """\
 DIVA is scored on test images of MNIST and Fashion-MNIST that it has not seen, others on the samples that they were fitted on.
 On the larger data others have one seed, k-means up to three, and their seconds were taken beside other work. Rows of 2026-11-19
-([which](docs/benchmarks.md)) are of another, faster machine than the others: compare seconds within a row only where both are. DeepDPM: Table 1 of [the paper](https://arxiv.org/abs/2305.14067). Points that HDBSCAN leaves out count as
-one cluster; after UMAP its clusters have a hundredth of the samples at least. "over": stopped after that time.
+([which](docs/benchmarks.md)) are of another, faster machine than the others: compare seconds within a row only where both are.
+DeepDPM: Table 1 of [the paper](https://arxiv.org/abs/2305.14067). Points that HDBSCAN leaves out count as one cluster; after
+UMAP its clusters have a hundredth of the samples at least. "over": stopped after that time.
 """
 RECORDED_AS = {"DIVA": "DIVA", "k-means": "k-means, true K"}
 
